@@ -1,0 +1,134 @@
+// Continuous batching: which rows run next, and where their keys and values live. The batcher alone decides batch
+// order and KV block tables; stages execute, they never decide. Pure: no clock, no I/O; time comes in as an argument.
+//
+// The idea. Every running sequence has a token log (prompt and what was generated). A sequence is *fed* up to some
+// position; what is not fed yet is prefill work, and when only the newest token is left it is decode work. So a replay
+// after a failure is nothing special: start_view() sets fed to zero and the same log is fed again, in chunks; sampling
+// happens only behind the last known token. Exact kernels make the continuation byte-identical (numerics.md).
+//
+// Bounds: at most in_flight_max micro-batches are out; never two with the same sequence; at most rows_max rows each;
+// the queue holds at most queue_max requests; KV blocks come from one BlockPool.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/logic/block_pool.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/sampling.h"
+#include "base/time.h"
+
+namespace troupe {
+
+struct BatchingLimits {
+  uint32_t stages = 1;               // K
+  uint32_t in_flight_max = 2;        // micro-batches; K + 1 keeps every stage busy
+  uint32_t rows_max = 256;           // of a micro-batch: decode rows and prefill rows together
+  uint32_t prefill_chunk_max = 64;   // rows of one sequence's prefill in one micro-batch
+  uint32_t running_max = 256;        // sequences that hold KV blocks
+  uint32_t queue_max = 1024;         // requests that wait for room
+  uint32_t context_max = 2048;       // positions of a sequence
+  uint32_t kv_blocks = 0;            // of 64 positions
+  Duration reissue_after = 30s;      // a micro-batch unanswered for so long is sent again (I5 makes that safe)
+};
+
+struct BatchRequest {
+  RequestId id;
+  std::vector<uint32_t> prompt;         // 1 to context_max - 1 tokens
+  std::vector<uint32_t> generated;      // known already (a resumed request): fed, not sampled again
+  uint32_t max_tokens = 0;              // of generated; 1 or more
+  SamplingParameters sampling;
+  std::vector<uint32_t> stop_tokens;    // generation ends with any of these; it is reported, not shown
+};
+
+struct PlannedSegment {
+  SequenceId sequence;
+  uint32_t position = 0;
+  std::vector<uint32_t> tokens;   // [rows]
+  std::vector<uint32_t> blocks;   // covers [0, position + rows)
+  bool sample = false;
+  SamplingParameters sampling;
+};
+
+struct PlannedBatch {
+  MicroBatchId id;
+  std::vector<PlannedSegment> segments;
+  std::vector<SequenceId> released;   // finished since the last micro-batch: stages forget them
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kFailed };
+const char* to_string(FinishReason reason);   // "stop", "length", "cancelled", "failed"
+
+struct BatchEvent {
+  RequestId id;
+  uint32_t index = 0;                      // of the token among the generated ones, from 0: the client's cursor
+  std::optional<uint32_t> token;           // absent in a bare end
+  uint64_t logits_digest = 0;
+  std::optional<FinishReason> finish;      // present in a request's last event
+  std::string failure;                     // with kFailed: the cause, for the client
+};
+
+struct SampledRow {
+  SequenceId sequence;
+  uint32_t position = 0;
+  uint32_t token = 0;
+  uint64_t logits_digest = 0;
+};
+
+struct BatchingFigures {
+  uint32_t queued = 0, running = 0, in_flight = 0;
+  uint32_t kv_blocks_used = 0, kv_blocks = 0;
+  uint64_t tokens_generated = 0, prompt_tokens = 0, rows_replayed = 0;
+  uint64_t micro_batches = 0, reissued = 0, divergences = 0, requests_done = 0;
+};
+
+class Batching {
+ public:
+  explicit Batching(BatchingLimits limits);
+
+  // Errors: kInvalidArgument (empty prompt, prompt not shorter than the context, more KV than the pool ever has),
+  // kAlreadyExists (an id that is queued or running), kResourceExhausted (the queue is full).
+  Result<void> add(BatchRequest request);
+  // Takes effect at once: queued or running, its end is the returned event; blocks of a sequence that is in flight are
+  // freed when its micro-batch came back. Nothing for an unknown id.
+  std::optional<BatchEvent> cancel(const RequestId& id);
+
+  // A new view: nothing is in flight any more, stages hold nothing, every running sequence is fed again from its log.
+  // Until the first call nothing is planned.
+  void start_view();
+  // No view at the moment: plan nothing until start_view().
+  void stop_view();
+
+  // The next micro-batch, or nothing (not enough work, or in_flight_max reached). Call until it returns nothing.
+  // Decode rows first, oldest first, spread so that `stages` micro-batches share the running sequences; then prefill
+  // chunks up to the row budget. A micro-batch may be bare releases only when nothing else is in flight.
+  std::optional<PlannedBatch> next(Instant now);
+
+  // A micro-batch came back. Unknown ids (an older view, a repeat) change nothing. A sampled token that is already in
+  // the log and equal is a repeat; one that differs is a DIVERGENCE: that request fails, both tokens are in its text.
+  std::vector<BatchEvent> on_sampled(MicroBatchId id, std::span<const SampledRow> rows);
+  // A stage refused it (a gap, a bad shape). Its sequences are fed again from the start, at most `kRefusalsMax` times
+  // in a row each; then they fail with `why`.
+  std::vector<BatchEvent> on_refused(MicroBatchId id, const std::string& why);
+  // Micro-batches unanswered since before now - reissue_after, to be sent again as they were (same id).
+  std::vector<PlannedBatch> overdue(Instant now);
+
+  // The tokens generated so far of a queued or running request; empty optional if unknown.
+  std::optional<std::vector<uint32_t>> generated(const RequestId& id) const;
+  std::vector<RequestId> requests() const;   // queued and running
+  BatchingFigures figures() const;
+
+  static constexpr uint32_t kRefusalsMax = 3;
+
+ private:
+  // The implementer chooses the private parts.
+};
+
+}  // namespace troupe

@@ -1,0 +1,40 @@
+// Element types and views of row-major matrices. A view owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace troupe {
+
+enum class DataType : uint8_t { kF32, kF16, kQ8_0, kQ4_0, kQ4_1 };
+
+const char* to_string(DataType type);
+
+// Elements a block holds and bytes it takes; 1 element for the float types.
+size_t block_elements(DataType type);
+size_t block_bytes(DataType type);
+
+// Row-major, contiguous: element (r, c) at data[r * columns + c].
+template <class T>
+struct TensorView {
+  T* data = nullptr;
+  size_t rows = 0;
+  size_t columns = 0;
+
+  std::span<T> row(size_t r) const { return {data + r * columns, columns}; }
+  size_t size() const { return rows * columns; }
+  operator TensorView<const T>() const { return {data, rows, columns}; }  // NOLINT: as with pointers
+};
+
+// A weight matrix as a file holds it: `rows` rows of `columns` elements, blocks along a row.
+struct WeightSource {
+  DataType type = DataType::kF32;
+  size_t rows = 0;     // outputs
+  size_t columns = 0;  // inputs (K); a multiple of block_elements(type)
+  ByteSpan bytes;      // exactly rows * columns / block_elements * block_bytes
+};
+
+}  // namespace troupe

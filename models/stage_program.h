@@ -1,0 +1,74 @@
+// The seam between actors and arithmetic: what a stage runs. TransformerStage implements it; a new kind of model
+// is a new program, and actors do not change.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/sampling.h"
+
+namespace troupe {
+
+// Consecutive positions of one sequence inside a micro-batch.
+struct Segment {
+  SequenceId sequence;
+  uint32_t position = 0;         // of its first row
+  uint32_t rows = 0;             // at least 1
+  std::vector<uint32_t> blocks;  // KV block table; covers [0, position + rows)
+  bool sample = false;           // the last stage samples the token that follows the last row
+  SamplingParameters sampling;
+};
+
+struct MicroBatch {
+  MicroBatchId id;
+  std::vector<Segment> segments;      // rows of the micro-batch in this order
+  std::vector<SequenceId> released;   // sequences that end here: forget them after running
+  uint32_t rows() const {
+    uint32_t sum = 0;
+    for (const Segment& segment : segments) sum += segment.rows;
+    return sum;
+  }
+};
+
+struct SampledToken {
+  SequenceId sequence;
+  uint32_t position = 0;  // the sampled token's own position: one past the segment's last row
+  uint32_t token = 0;
+  uint64_t logits_digest = 0;  // XXH3 of the logits' bytes: equal digests, equal bits
+};
+
+struct StageOutput {
+  SharedBuffer hidden;                // [rows][hidden] float32; empty from the last stage
+  std::vector<SampledToken> sampled;  // from the last stage, one per sampling segment, in their order
+};
+
+struct StageMemory {
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t scratch_bytes = 0;
+};
+
+class StageProgram {
+ public:
+  virtual ~StageProgram() = default;
+
+  // Executes a micro-batch. `tokens` [rows] for the first stage, else empty; `hidden` [rows][hidden] float32 for the
+  // others, else empty. Position-addressed and idempotent (recovery.md I5): rows below the sequence's KV length
+  // re-execute and give the same bytes.
+  // Errors, none of which changes state: kInvalidFrame (shapes, token ids, blocks out of range, rows over the
+  // limit), kConflict (a position above the KV length: the gap must be replayed first).
+  virtual Result<StageOutput> run(const MicroBatch& batch, std::span<const uint32_t> tokens,
+                                  const SharedBuffer& hidden) = 0;
+
+  // Forgets all sequences, as at the start: a new view replays what is still wanted.
+  virtual void reset() = 0;
+  // Positions held of a sequence; 0 if it is unknown.
+  virtual uint32_t kv_length(SequenceId sequence) const = 0;
+  virtual StageMemory memory() const = 0;
+};
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+// A frame: what one edge carries. Header (Cap'n Proto, schemas/frame.capnp), then the raw payload, both under a
+// keyed digest. Decoding trusts no byte: every count is limited before memory is taken.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/sampling.h"
+
+namespace troupe {
+
+enum class FrameKind : uint8_t {
+  kTokens,       // batcher to stage 0: token ids, no payload
+  kActivations,  // stage to stage: payload [rows][hidden] float32
+  kSampled,      // last stage to batcher: sampled tokens, no payload
+  kRefused,      // any stage to batcher: the micro-batch could not run; `refusal` says why
+};
+
+struct FrameSegment {
+  SequenceId sequence;
+  uint32_t position = 0;         // kSampled: the sampled token's own position
+  uint32_t rows = 0;
+  std::vector<uint32_t> blocks;
+  std::vector<uint32_t> tokens;  // kTokens: [rows]; kSampled: the one sampled token; else empty
+  bool sample = false;
+  SamplingParameters sampling;
+  uint64_t logits_digest = 0;    // kSampled
+};
+
+struct FrameHeader {
+  FrameKind kind = FrameKind::kTokens;
+  ViewNumber view;
+  Incarnation sender;
+  Incarnation receiver;
+  uint64_t edge_sequence = 0;  // 1, 2, … per (view, sender, receiver): repeats and gaps show
+  MicroBatchId micro_batch;
+  uint32_t hidden = 0;         // columns of the payload, 0 without one
+  std::vector<FrameSegment> segments;
+  std::vector<SequenceId> released;
+  std::string refusal;         // kRefused: what was wrong, for the log and the client
+  ErrorCode refusal_code = ErrorCode::kInternal;
+  uint32_t refusing_stage = 0;
+  int64_t sent_unix_us = 0;    // sender's wall clock, for hop latency on one host; never for decisions
+};
+
+struct Frame {
+  FrameHeader header;
+  SharedBuffer payload;
+  std::shared_ptr<void> lease;  // of a received frame: dropping it returns the sender's credit
+};
+
+// Limits of a frame; more is an error at the sender and garbage at the receiver.
+inline constexpr size_t kFrameHeaderMax = size_t{4} << 20;
+inline constexpr size_t kFramePayloadMax = size_t{256} << 20;
+inline constexpr size_t kFrameSegmentsMax = 4096;
+inline constexpr size_t kSegmentBlocksMax = 16384;
+inline constexpr size_t kSegmentTokensMax = 65536;
+
+// The header's bytes (Cap'n Proto flat array, 8-byte aligned), with the digest of the payload inside, and a keyed
+// digest over the header in the envelope that each transport puts in front.
+Result<SharedBuffer> encode_frame_header(const FrameHeader& header, ByteSpan payload, uint64_t key);
+// Errors: kInvalidFrame. Checks limits, the header's digest and the payload's digest.
+Result<FrameHeader> decode_frame_header(ByteSpan header, ByteSpan payload, uint64_t key);
+
+}  // namespace troupe
