@@ -1,4 +1,5 @@
-// How a token is chosen: part of the request record, so every field is a function input of the token log.
+// How a token is chosen, and how a request ends. Sampling parameters are part of the request record: every field is
+// an input of the function that the token log is.
 #pragma once
 
 #include <cstdint>
@@ -11,5 +12,26 @@ struct SamplingParameters {
   uint64_t seed = 0;         // of the Philox draws; used only when temperature > 0
   friend bool operator==(const SamplingParameters&, const SamplingParameters&) = default;
 };
+
+enum class FinishReason : uint8_t {
+  kStop,       // the model said one of its end-of-generation tokens
+  kLength,     // max_tokens, or the context's end
+  kCancelled,  // somebody asked for it
+  kFailed,     // an error says why
+};
+
+inline const char* to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
 
 }  // namespace troupe

@@ -63,8 +63,6 @@ struct PlannedBatch {
   std::vector<SequenceId> released;   // finished since the last micro-batch: stages forget them
 };
 
-enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kFailed };
-const char* to_string(FinishReason reason);   // "stop", "length", "cancelled", "failed"
 
 struct BatchEvent {
   RequestId id;

@@ -54,27 +54,6 @@ struct GeneratedPiece {
   uint64_t logits_digest = 0;  // of the logits it was drawn from
 };
 
-enum class FinishReason : uint8_t {
-  kStop,       // the model said its end-of-text token
-  kLength,     // max_tokens, or the context's end
-  kCancelled,  // somebody asked for it
-  kFailed,     // `error` says why
-};
-
-inline const char* to_string(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "cancelled";
-    case FinishReason::kFailed:
-      return "failed";
-  }
-  return "unknown";
-}
-
 struct GenerateEnd {
   FinishReason reason = FinishReason::kFailed;
   uint32_t prompt_tokens = 0;
