@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "actors/logic/placement.h"  // NodeFacts
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -21,20 +22,14 @@
 
 namespace troupe {
 
-struct NodeFacts {
-  NodeId node;
-  Incarnation incarnation;
-  uint64_t memory_free = 0;   // bytes it offers to stages, before this replica's own
-  uint32_t stages_max = 0;    // 0: no limit
-  bool draining = false;      // takes nothing new
-};
-
 struct ReplicaSpec {
   std::string deployment;
   uint32_t layers = 0;                      // of the model
   uint64_t layer_bytes = 0;                 // weights and KV of one layer
   uint64_t embedding_bytes = 0;             // extra in the first stage
   uint64_t head_bytes = 0;                  // extra in the last stage
+  // Time of one step, in any unit, to cut the model into equal stages; layer_cost 0: memory stands for time.
+  uint64_t layer_cost = 0, embedding_cost = 0, head_cost = 0;
   uint32_t stages = 1;                      // 1 to layers
   std::vector<uint32_t> layer_split;        // first layer of each stage, ascending from 0; empty: even by memory
   uint32_t nodes_expected = 1;              // wait for so many before the first placement …
