@@ -104,10 +104,10 @@ struct ControlError {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
 };
-struct Done {};
+struct Acknowledged {};
 
 using ControlBody = std::variant<NodeInventory, AssignStage, StageReady, StageLost, InstallView, ViewInstalled,
-                                 StopStage, StageFigures, InjectFault, Evicted, Leaving, ControlError, Done>;
+                                 StopStage, StageFigures, InjectFault, Evicted, Leaving, ControlError, Acknowledged>;
 
 struct ControlMessage {
   uint64_t call = 0;      // != 0: an answer with the same number is expected, or this is that answer
