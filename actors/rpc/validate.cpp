@@ -1,0 +1,98 @@
+#include "actors/rpc/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace troupe {
+namespace {
+
+Error invalid(std::string message) {
+  return Error{ErrorCode::kInvalidArgument, std::move(message)};
+}
+
+Result<void> validate_sampling(const SamplingParameters& sampling) {
+  // Written so that NaN fails.
+  if (!(sampling.temperature >= 0.0F && sampling.temperature <= kTemperatureMax))
+    return invalid(
+        fmt::format("temperature {}, allowed 0 to {}", sampling.temperature, kTemperatureMax));
+  if (!(sampling.top_p > 0.0F && sampling.top_p <= 1.0F))
+    return invalid(fmt::format("top_p {}, allowed above 0 and up to 1", sampling.top_p));
+  return {};
+}
+
+Result<void> validate_messages(const std::vector<ChatMessage>& messages) {
+  if (messages.size() > kMessagesMax)
+    return invalid(fmt::format("{} chat messages, limit {}", messages.size(), kMessagesMax));
+  size_t bytes = 0;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    if (message.role.empty()) return invalid(fmt::format("chat message {} has no role", i));
+    if (message.role.size() > kRoleBytesMax)
+      return invalid(fmt::format("chat message {} has a role of {} bytes, limit {}", i,
+                                 message.role.size(), kRoleBytesMax));
+    bytes += message.content.size();
+  }
+  if (bytes == 0) return invalid("the prompt is empty: every chat message is without content");
+  if (bytes > kPromptBytesMax)
+    return invalid(fmt::format("chat messages of {} bytes, limit {}", bytes, kPromptBytesMax));
+  return {};
+}
+
+Result<void> validate_prompt(const GenerateCall& call) {
+  const int given = (call.prompt.empty() ? 0 : 1) + (call.messages.empty() ? 0 : 1) +
+                    (call.prompt_tokens.empty() ? 0 : 1);
+  if (given == 0) return invalid("the prompt is empty: give a text, chat messages or tokens");
+  if (given > 1)
+    return invalid(
+        fmt::format("{} kinds of prompt, allowed is one: a text, chat messages or tokens", given));
+  if (call.prompt.size() > kPromptBytesMax)
+    return invalid(
+        fmt::format("a prompt of {} bytes, limit {}", call.prompt.size(), kPromptBytesMax));
+  if (call.prompt_tokens.size() > kPromptTokensMax)
+    return invalid(fmt::format("a prompt of {} tokens, limit {}", call.prompt_tokens.size(),
+                               kPromptTokensMax));
+  if (!call.messages.empty()) return validate_messages(call.messages);
+  return {};
+}
+
+}  // namespace
+
+Result<void> validate_request_id(const RequestId& id) {
+  if (id.empty()) return invalid("the request id is empty");
+  if (id.size() > kRequestIdBytesMax)
+    return invalid(
+        fmt::format("a request id of {} bytes, limit {}", id.size(), kRequestIdBytesMax));
+  const auto bad = std::find_if(id.begin(), id.end(), [](char c) { return c < 0x21 || c > 0x7e; });
+  if (bad != id.end())
+    return invalid(
+        fmt::format("the request id holds byte 0x{:02x} at position {}, allowed is printable ASCII "
+                    "without spaces",
+                    static_cast<unsigned char>(*bad), bad - id.begin()));
+  return {};
+}
+
+Result<void> validate(const GenerateCall& call) {
+  TROUPE_TRY_VOID(validate_request_id(call.id));
+  if (call.model.size() > kModelNameBytesMax)
+    return invalid(
+        fmt::format("a model name of {} bytes, limit {}", call.model.size(), kModelNameBytesMax));
+  TROUPE_TRY_VOID(validate_prompt(call));
+  if (call.max_tokens == 0) return invalid("max_tokens 0, allowed is 1 and up");
+  if (call.max_tokens > kGeneratedTokensMax)
+    return invalid(fmt::format("max_tokens {}, limit {}", call.max_tokens, kGeneratedTokensMax));
+  if (call.after > call.max_tokens)
+    return invalid(fmt::format("cursor {} lies beyond max_tokens {}", call.after, call.max_tokens));
+  return validate_sampling(call.sampling);
+}
+
+RequestId make_request_id() {
+  std::random_device entropy;
+  const auto word = [&entropy] { return uint64_t{entropy()} << 32 | entropy(); };
+  const uint64_t high = word();
+  return to_hex(high) + to_hex(word());
+}
+
+}  // namespace troupe
