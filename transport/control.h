@@ -115,9 +115,21 @@ struct ControlMessage {
   ControlBody body;
 };
 
+// Limits, the same for sender and receiver; the schema states them field by field.
 inline constexpr size_t kControlMessageMax = size_t{8} << 20;
+inline constexpr size_t kDeploymentMax = 256;    // bytes of a name
+inline constexpr size_t kModelPathMax = 4096;    // bytes
+inline constexpr size_t kControlTextMax = 4096;  // bytes of text for people; longer text is cut
+inline constexpr uint32_t kStagesMax = 1024;     // of a replica
+inline constexpr uint32_t kLayersMax = 65536;
 
+// kInvalidArgument: above a limit, or a name that is none; the message says which field. Text for people (causes,
+// reasons, error messages) is never the reason: it is cut and cleaned of what is not printable UTF-8.
 Result<SharedBuffer> encode_control(const ControlMessage& message);
-Result<ControlMessage> decode_control(ByteSpan bytes);  // kInvalidFrame
+// kInvalidFrame. Never throws, whatever the bytes. What it returns is within the limits.
+Result<ControlMessage> decode_control(ByteSpan bytes);
+
+// A node id is 1 to 64 of A-Z a-z 0-9 . _ / -; kInvalidArgument otherwise.
+Result<void> check_node_id(const NodeId& node);
 
 }  // namespace troupe
