@@ -1,0 +1,7 @@
+# What runs the layers of a model.
+list(APPEND MODEL_SOURCES
+  forward.cpp
+  kv_cache.cpp
+  sampler.cpp
+  transformer_stage.cpp
+  weights.cpp)

@@ -1,0 +1,132 @@
+#include "models/kv_cache.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace troupe {
+
+Result<KvCache> KvCache::allocate(const KvShape& shape) {
+  if (shape.layers == 0 || shape.kv_heads == 0 || shape.head_dim == 0 || shape.blocks == 0)
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("a kv cache of {} layers, {} kv heads, head dimension {} and {} blocks; "
+                    "each must be at least 1",
+                    shape.layers, shape.kv_heads, shape.head_dim, shape.blocks)};
+  // Each factor is below 2^32, so the products are taken in 128 bits and compared once.
+  using Wide = unsigned __int128;
+  const Wide wide = Wide{shape.layers} * 2 * shape.blocks * kKvBlockTokens * sizeof(uint16_t) *
+                    (Wide{shape.kv_heads} * shape.head_dim);
+  if (wide > kBytesMax)
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("a kv cache of {} blocks for {} layers takes more than the limit of {} bytes",
+                    shape.blocks, shape.layers, kBytesMax)};
+  const auto bytes = static_cast<uint64_t>(wide);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("a kv cache of {} bytes: {}", bytes, std::strerror(errno))};
+  // Advice only: a kernel without transparent huge pages reads more slowly, nothing else.
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return KvCache(shape, static_cast<std::byte*>(memory), bytes);
+}
+
+KvCache::KvCache(const KvShape& shape, std::byte* memory, uint64_t bytes)
+    : shape_(shape), memory_(memory), bytes_(bytes), owners_(shape.blocks) {}
+
+KvCache::KvCache(KvCache&& other) noexcept
+    : shape_(other.shape_),
+      memory_(std::exchange(other.memory_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      held_(std::move(other.held_)),
+      owners_(std::move(other.owners_)) {}
+
+KvCache& KvCache::operator=(KvCache&& other) noexcept {
+  std::swap(shape_, other.shape_);
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(held_, other.held_);
+  std::swap(owners_, other.owners_);
+  return *this;
+}
+
+KvCache::~KvCache() {
+  if (memory_ != nullptr) ::munmap(memory_, bytes_);
+}
+
+KvLayer KvCache::layer(uint32_t index) const {
+  TROUPE_CHECK(index < shape_.layers, "a layer of this stage");
+  const uint64_t half = bytes_ / shape_.layers / 2;
+  std::byte* start = memory_ + index * 2 * half;
+  return KvLayer{.keys = reinterpret_cast<uint16_t*>(start),
+                 .values = reinterpret_cast<uint16_t*>(start + half),
+                 .blocks = shape_.blocks,
+                 .kv_heads = shape_.kv_heads,
+                 .head_dim = shape_.head_dim};
+}
+
+uint32_t KvCache::length(SequenceId sequence) const {
+  const auto found = held_.find(sequence);
+  return found == held_.end() ? 0 : found->second.length;
+}
+
+uint32_t KvCache::length_under(SequenceId sequence, std::span<const uint32_t> table) const {
+  const auto found = held_.find(sequence);
+  if (found == held_.end()) return 0;
+  const Held& held = found->second;
+  const size_t common = std::min(held.table.size(), table.size());
+  const auto differs = std::mismatch(table.begin(), table.begin() + static_cast<ptrdiff_t>(common),
+                                     held.table.begin());
+  const auto same = static_cast<size_t>(differs.first - table.begin());
+  return static_cast<uint32_t>(std::min<uint64_t>(held.length, uint64_t{same} * kKvBlockTokens));
+}
+
+void KvCache::claim(SequenceId sequence, std::span<const uint32_t> table) {
+  // A shorter table that agrees is a repeat of an older micro-batch: what lies behind it is still
+  // held.
+  const auto found = held_.find(sequence);
+  if (found != held_.end()) {
+    const std::vector<uint32_t>& known = found->second.table;
+    if (table.size() <= known.size() && std::equal(table.begin(), table.end(), known.begin()))
+      return;
+  }
+  const uint32_t kept = length_under(sequence, table);
+  for (const uint32_t block : table) {
+    TROUPE_CHECK(block < owners_.size(), "the stage checked the block table");
+    const SequenceId owner = owners_[block];
+    if (owner && owner != sequence) forget(owner);
+  }
+  forget(sequence);
+  for (const uint32_t block : table) owners_[block] = sequence;
+  held_[sequence] = Held{kept, {table.begin(), table.end()}};
+}
+
+void KvCache::filled(SequenceId sequence, uint32_t end) {
+  const auto found = held_.find(sequence);
+  TROUPE_CHECK(found != held_.end(), "rows are written after claim()");
+  TROUPE_CHECK(end <= found->second.table.size() * kKvBlockTokens, "blocks cover the rows");
+  found->second.length = std::max(found->second.length, end);
+}
+
+void KvCache::forget(SequenceId sequence) {
+  const auto found = held_.find(sequence);
+  if (found == held_.end()) return;
+  for (const uint32_t block : found->second.table)
+    if (owners_[block] == sequence) owners_[block] = SequenceId{};
+  held_.erase(found);
+}
+
+void KvCache::clear() {
+  held_.clear();
+  std::fill(owners_.begin(), owners_.end(), SequenceId{});
+}
+
+}  // namespace troupe

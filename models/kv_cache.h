@@ -1,0 +1,80 @@
+// Keys and values of one stage's layers, and how far each sequence has filled them.
+//
+// The batcher decides which blocks a sequence owns; the cache remembers what it was told and
+// believes its own memory over a message. So a batcher's mistake or a late, repeated micro-batch
+// costs a replay, never a wrong answer:
+//   - a block that a second sequence claims belongs to it from then on, and the first sequence is
+//   forgotten: its next
+//     input lies above its length 0 and is refused as a gap;
+//   - where a sequence's block table changes, it keeps only the positions in front of the change.
+// Rows below a sequence's length are re-executed but not stored again (recovery invariant I5).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "kernels/ops.h"
+
+namespace troupe {
+
+struct KvShape {
+  uint32_t layers = 0;
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t blocks = 0;  // of kKvBlockTokens positions
+};
+
+class KvCache {
+ public:
+  static constexpr uint64_t kBytesMax = uint64_t{1} << 46;
+
+  // Address space is reserved at once, in huge pages where the kernel grants them; memory comes as
+  // it is written. Errors: kInvalidArgument (a zero in the shape, or more than kBytesMax),
+  // kResourceExhausted (no memory).
+  static Result<KvCache> allocate(const KvShape& shape);
+
+  KvCache(KvCache&& other) noexcept;
+  KvCache& operator=(KvCache&& other) noexcept;
+  ~KvCache();
+
+  // `index` counts this stage's layers from 0.
+  KvLayer layer(uint32_t index) const;
+  uint32_t blocks() const { return shape_.blocks; }
+  uint64_t bytes() const { return bytes_; }
+
+  // Positions held of a sequence; 0 if it is unknown.
+  uint32_t length(SequenceId sequence) const;
+  // Positions that would be held under this block table: the same, cut where the tables differ.
+  uint32_t length_under(SequenceId sequence, std::span<const uint32_t> table) const;
+
+  // Makes the table the sequence's own, before rows are written. Every index is below blocks().
+  void claim(SequenceId sequence, std::span<const uint32_t> table);
+  // Positions [0, end) are written now; a smaller end than the length changes nothing.
+  void filled(SequenceId sequence, uint32_t end);
+  void forget(SequenceId sequence);
+  void clear();
+
+ private:
+  struct Held {
+    uint32_t length = 0;
+    std::vector<uint32_t> table;
+  };
+  struct IdHash {
+    size_t operator()(SequenceId id) const { return std::hash<uint64_t>{}(id.value); }
+  };
+
+  KvCache(const KvShape& shape, std::byte* memory, uint64_t bytes);
+
+  KvShape shape_;
+  std::byte* memory_ = nullptr;  // [layer][keys, values][block]…
+  uint64_t bytes_ = 0;
+  std::unordered_map<SequenceId, Held, IdHash> held_;
+  std::vector<SequenceId> owners_;  // by block; 0 is nobody
+};
+
+}  // namespace troupe

@@ -1,0 +1,129 @@
+#include "models/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/prng.h"
+#include "kernels/functions.h"
+#include "kernels/scalar_lane.h"
+
+namespace troupe {
+
+namespace {
+
+constexpr float kTemperatureMax = 100.0F;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Most draws end among the likeliest few, so that many candidates are sorted first, then four times
+// as many.
+constexpr size_t kSortedFirst = 64;
+
+struct Largest {
+  float logit = -kInfinity;
+  uint32_t token = 0;
+};
+
+// Ties stay with the lower token id, since only a larger logit takes over.
+Result<Largest> find_largest(std::span<const float> logits) {
+  Largest best;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float logit = logits[i];
+    if (std::isnan(logit) || logit == kInfinity)
+      return Error{
+          ErrorCode::kInvalidFrame,
+          fmt::format("the logit of token {} is {}; finite numbers are allowed", i, logit)};
+    if (logit > best.logit) best = {logit, static_cast<uint32_t>(i)};
+  }
+  if (best.logit == -kInfinity)
+    return Error{ErrorCode::kInvalidFrame, "every logit is -infinity: no token can be chosen"};
+  return best;
+}
+
+}  // namespace
+
+Result<void> check_sampling(const SamplingParameters& parameters) {
+  // Written so that NaN fails too.
+  if (!(parameters.temperature >= 0.0F && parameters.temperature <= kTemperatureMax))
+    return Error{ErrorCode::kInvalidArgument, fmt::format("temperature {}; allowed are 0 to {}",
+                                                          parameters.temperature, kTemperatureMax)};
+  if (!(parameters.top_p > 0.0F && parameters.top_p <= 1.0F))
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("top_p {}; allowed is more than 0 and up to 1", parameters.top_p)};
+  return {};
+}
+
+Result<uint32_t> Sampler::sample(std::span<const float> logits,
+                                 const SamplingParameters& parameters, uint32_t position) {
+  TROUPE_TRY_VOID(check_sampling(parameters));
+  if (logits.empty() || logits.size() > std::numeric_limits<uint32_t>::max())
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} logits; allowed are 1 to {}", logits.size(),
+                             std::numeric_limits<uint32_t>::max())};
+  TROUPE_TRY(const Largest largest, find_largest(logits));
+  if (parameters.temperature == 0.0F) return largest.token;
+  return draw(logits, largest.logit, parameters, position);
+}
+
+uint32_t Sampler::draw(std::span<const float> logits, float max,
+                       const SamplingParameters& parameters, uint32_t position) {
+  weights_.resize(logits.size());
+  candidates_.resize(logits.size());
+  double total = 0.0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    // The difference first: a tiny temperature then gives 0 or -infinity, never NaN.
+    weights_[i] = exp_lane(ScalarLane::set((logits[i] - max) / parameters.temperature)).value;
+    candidates_[i] = {logits[i], static_cast<uint32_t>(i)};
+    total += static_cast<double>(weights_[i]);
+  }
+  const double u = static_cast<double>(philox_uniform(parameters.seed, position, 0));
+  const bool cut = parameters.top_p < 1.0F;
+  const double wanted = static_cast<double>(parameters.top_p) * total;
+
+  // Sorted so far: candidates_[0, sorted). `mass` covers [0, k).
+  size_t sorted = 0, kept = 0;
+  const auto sort_up_to = [&](size_t k) {
+    while (sorted <= k) {
+      const size_t to = std::min(candidates_.size(), std::max(kSortedFirst, sorted * 4));
+      sort_prefix(sorted, to);
+      sorted = to;
+    }
+  };
+  double kept_mass = total;
+  if (cut) {
+    kept_mass = 0.0;
+    while (kept < candidates_.size() && (kept == 0 || kept_mass < wanted)) {
+      sort_up_to(kept);
+      kept_mass += static_cast<double>(weights_[candidates_[kept++].token]);
+    }
+  } else {
+    kept = candidates_.size();
+  }
+  // Rounding may leave the target just out of reach: then the last candidate with any weight is the
+  // answer.
+  const double target = u * kept_mass;
+  double mass = 0.0;
+  uint32_t token = 0;
+  for (size_t k = 0; k < kept; ++k) {
+    sort_up_to(k);
+    const float weight = weights_[candidates_[k].token];
+    if (weight == 0.0F && k > 0) break;  // so are all that follow
+    token = candidates_[k].token;
+    mass += static_cast<double>(weight);
+    if (mass > target) break;
+  }
+  return token;
+}
+
+void Sampler::sort_prefix(size_t from, size_t to) {
+  const auto before = [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+  };
+  const auto begin = candidates_.begin() + static_cast<ptrdiff_t>(from);
+  const auto end = candidates_.begin() + static_cast<ptrdiff_t>(to);
+  if (end != candidates_.end()) std::nth_element(begin, end, candidates_.end(), before);
+  std::sort(begin, end, before);
+}
+
+}  // namespace troupe

@@ -1,0 +1,282 @@
+#include "models/transformer_stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "models/forward.h"
+#include "models/kv_cache.h"
+#include "models/sampler.h"
+#include "models/weights.h"
+
+namespace troupe {
+
+namespace {
+
+template <class... Args>
+Error invalid_frame(fmt::format_string<Args...> format, Args&&... args) {
+  return Error{ErrorCode::kInvalidFrame, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+class TransformerStage final : public StageProgram {
+ public:
+  TransformerStage(TransformerStageOptions options, StageWeights weights, KvCache cache)
+      : config_(std::move(options.config)),
+        part_(part_of(options.layers, config_)),
+        rows_max_(options.rows_max),
+        operators_(std::move(options.operators)),
+        weights_(std::move(weights)),
+        cache_(std::move(cache)),
+        forward_(config_, *operators_, rows_max_, part_.last),
+        claimed_by_(cache_.blocks(), 0) {
+    if (part_.last) last_hidden_ = SharedBuffer::allocate(hidden_bytes(rows_max_));
+  }
+
+  static StagePart part_of(const LayerRange& layers, const ModelConfig& config) {
+    return {.layers = layers, .first = layers.first == 0, .last = layers.last == config.layers};
+  }
+
+  Result<StageOutput> run(const MicroBatch& batch, std::span<const uint32_t> tokens,
+                          const SharedBuffer& hidden) override;
+  void reset() override { cache_.clear(); }
+  uint32_t kv_length(SequenceId sequence) const override { return cache_.length(sequence); }
+  StageMemory memory() const override {
+    return {.weight_bytes = weights_.bytes,
+            .kv_bytes = cache_.bytes(),
+            .scratch_bytes = forward_.scratch_bytes() + last_hidden_.size()};
+  }
+
+ private:
+  size_t hidden_bytes(size_t rows) const { return rows * config_.hidden * sizeof(float); }
+
+  Result<size_t> check_batch(const MicroBatch& batch);
+  Result<void> check_segment(const Segment& segment, size_t index);
+  Result<void> check_input(size_t rows, std::span<const uint32_t> tokens,
+                           const SharedBuffer& hidden) const;
+  Result<void> check_gaps(const MicroBatch& batch) const;
+
+  void place_rows(const MicroBatch& batch);
+  void run_layers(TensorView<float> x, std::span<const uint32_t> tokens,
+                  const SharedBuffer& hidden);
+  Result<std::vector<SampledToken>> sample(const MicroBatch& batch, TensorView<const float> x);
+  void commit(const MicroBatch& batch);
+
+  const ModelConfig config_;
+  const StagePart part_;
+  const uint32_t rows_max_;
+  const std::shared_ptr<Operators> operators_;
+  const StageWeights weights_;
+  KvCache cache_;
+  Forward forward_;
+  Sampler sampler_;
+  SharedBuffer last_hidden_;  // the last stage's rows; the others write into what they send
+
+  // Of the micro-batch that runs; kept to keep their memory.
+  std::vector<RowPlace> places_;
+  std::vector<RowRange> unstored_;
+  std::vector<SequenceId> sequences_;
+  std::vector<uint64_t> claimed_by_;  // by block: the check and segment that named it last
+  uint64_t checks_ = 0;
+};
+
+Result<StageOutput> TransformerStage::run(const MicroBatch& batch, std::span<const uint32_t> tokens,
+                                          const SharedBuffer& hidden) {
+  TROUPE_TRY(const size_t rows, check_batch(batch));
+  TROUPE_TRY_VOID(check_input(rows, tokens, hidden));
+  TROUPE_TRY_VOID(check_gaps(batch));
+  StageOutput output;
+  if (rows > 0) {
+    place_rows(batch);
+    if (!part_.last) output.hidden = SharedBuffer::allocate(hidden_bytes(rows));
+    SharedBuffer& memory = part_.last ? last_hidden_ : output.hidden;
+    const TensorView<float> x{memory.as_mutable<float>().data(), rows, config_.hidden};
+    run_layers(x, tokens, hidden);
+    if (part_.last) {
+      TROUPE_TRY(output.sampled, sample(batch, x));
+    }
+  }
+  commit(batch);
+  return output;
+}
+
+// All that can be said without looking at the input or the cache. The number of rows.
+Result<size_t> TransformerStage::check_batch(const MicroBatch& batch) {
+  uint64_t rows = 0;
+  sequences_.clear();
+  for (size_t i = 0; i < batch.segments.size(); ++i) {
+    const Segment& segment = batch.segments[i];
+    rows += segment.rows;
+    if (rows > rows_max_)
+      return invalid_frame("segment {} brings the micro-batch to {} rows, limit {}", i, rows,
+                           rows_max_);
+    TROUPE_TRY_VOID(check_segment(segment, i));
+    sequences_.push_back(segment.sequence);
+  }
+  std::sort(sequences_.begin(), sequences_.end());
+  const auto twice = std::adjacent_find(sequences_.begin(), sequences_.end());
+  if (twice != sequences_.end())
+    return invalid_frame("sequence {} is in the micro-batch twice", to_string(*twice));
+  // Two segments that name one block, or one that names it twice, would overwrite each other.
+  ++checks_;
+  for (const Segment& segment : batch.segments)
+    for (const uint32_t block : segment.blocks) {
+      if (claimed_by_[block] == checks_)
+        return invalid_frame("kv block {} is named twice in the micro-batch", block);
+      claimed_by_[block] = checks_;
+    }
+  return static_cast<size_t>(rows);
+}
+
+Result<void> TransformerStage::check_segment(const Segment& segment, size_t index) {
+  if (!segment.sequence) return invalid_frame("segment {} names no sequence", index);
+  if (segment.rows == 0)
+    return invalid_frame("segment {} has no rows; at least 1 is needed", index);
+  const uint64_t end = uint64_t{segment.position} + segment.rows;
+  if (end > config_.context_max)
+    return invalid_frame("segment {} ends at position {}, the model's context is {}", index, end,
+                         config_.context_max);
+  if (segment.blocks.size() > cache_.blocks() || segment.blocks.size() * kKvBlockTokens < end)
+    return invalid_frame("segment {} has {} kv blocks for {} positions; {} are needed and {} exist",
+                         index, segment.blocks.size(), end,
+                         (end + kKvBlockTokens - 1) / kKvBlockTokens, cache_.blocks());
+  for (const uint32_t block : segment.blocks)
+    if (block >= cache_.blocks())
+      return invalid_frame("segment {} names kv block {}; there are {}", index, block,
+                           cache_.blocks());
+  if (segment.sample) {
+    const Result<void> sampling = check_sampling(segment.sampling);
+    if (!sampling.ok()) return invalid_frame("segment {}: {}", index, sampling.error().message);
+  }
+  return {};
+}
+
+Result<void> TransformerStage::check_input(size_t rows, std::span<const uint32_t> tokens,
+                                           const SharedBuffer& hidden) const {
+  const size_t tokens_wanted = part_.first ? rows : 0;
+  const size_t bytes_wanted = part_.first ? 0 : hidden_bytes(rows);
+  if (tokens.size() != tokens_wanted)
+    return invalid_frame("{} tokens for {} rows of {} stage; {} are needed", tokens.size(), rows,
+                         part_.first ? "the first" : "a later", tokens_wanted);
+  if (hidden.size() != bytes_wanted)
+    return invalid_frame("{} bytes of hidden values for {} rows of {}; {} are needed",
+                         hidden.size(), rows, config_.hidden, bytes_wanted);
+  for (size_t r = 0; r < tokens.size(); ++r)
+    if (tokens[r] >= config_.vocabulary)
+      return invalid_frame("row {} holds token {}; the vocabulary has {}", r, tokens[r],
+                           config_.vocabulary);
+  return {};
+}
+
+Result<void> TransformerStage::check_gaps(const MicroBatch& batch) const {
+  for (const Segment& segment : batch.segments) {
+    const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
+    if (segment.position > held)
+      return Error{
+          ErrorCode::kConflict,
+          fmt::format("sequence {} goes on at position {}, but layers [{}, {}) hold {} positions",
+                      to_string(segment.sequence), segment.position, part_.layers.first,
+                      part_.layers.last, held)};
+  }
+  return {};
+}
+
+// From here on the micro-batch is known to be sound. What is held is asked for before any table is
+// claimed: a claim may take a block from a later segment's sequence, whose table in this
+// micro-batch shows the same change.
+void TransformerStage::place_rows(const MicroBatch& batch) {
+  places_.clear();
+  unstored_.clear();
+  for (const Segment& segment : batch.segments) {
+    const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
+    TROUPE_CHECK(held >= segment.position, "gaps were refused");
+    const size_t again = std::min(segment.rows, held - segment.position);
+    const size_t first = places_.size() + again;
+    const size_t count = segment.rows - again;
+    if (!unstored_.empty() && unstored_.back().first + unstored_.back().count == first) {
+      unstored_.back().count += count;
+    } else if (count > 0) {
+      unstored_.push_back({first, count});
+    }
+    for (uint32_t r = 0; r < segment.rows; ++r)
+      places_.push_back({segment.position + r, segment.blocks});
+  }
+  for (const Segment& segment : batch.segments) cache_.claim(segment.sequence, segment.blocks);
+}
+
+void TransformerStage::run_layers(TensorView<float> x, std::span<const uint32_t> tokens,
+                                  const SharedBuffer& hidden) {
+  if (part_.first) {
+    operators_->embed(x, tokens, *weights_.embedding);
+  } else {
+    std::memcpy(x.data, hidden.data(), hidden.size());
+  }
+  const ForwardRows rows{.places = places_, .unstored = unstored_};
+  for (uint32_t i = 0; i < part_.layers.count(); ++i)
+    forward_.layer(x, weights_.layers[i], cache_.layer(i), rows);
+}
+
+Result<std::vector<SampledToken>> TransformerStage::sample(const MicroBatch& batch,
+                                                           TensorView<const float> x) {
+  std::vector<const Segment*> wanted;
+  std::vector<size_t> last_rows;
+  size_t end = 0;
+  for (const Segment& segment : batch.segments) {
+    end += segment.rows;
+    if (!segment.sample) continue;
+    wanted.push_back(&segment);
+    last_rows.push_back(end - 1);
+  }
+  std::vector<SampledToken> sampled;
+  sampled.reserve(wanted.size());
+  for (size_t from = 0; from < wanted.size(); from += Forward::kHeadRowsMax) {
+    const size_t count = std::min(Forward::kHeadRowsMax, wanted.size() - from);
+    const TensorView<const float> logits =
+        forward_.head(x, std::span(last_rows).subspan(from, count), weights_);
+    for (size_t i = 0; i < count; ++i) {
+      const Segment& segment = *wanted[from + i];
+      const uint32_t position = segment.position + segment.rows;
+      const auto token = sampler_.sample(logits.row(i), segment.sampling, position);
+      if (!token.ok())
+        return with_context(token.error(), fmt::format("sequence {} at position {}",
+                                                       to_string(segment.sequence), position));
+      sampled.push_back({.sequence = segment.sequence,
+                         .position = position,
+                         .token = token.value(),
+                         .logits_digest = digest64(std::as_bytes(logits.row(i)))});
+    }
+  }
+  return sampled;
+}
+
+void TransformerStage::commit(const MicroBatch& batch) {
+  for (const Segment& segment : batch.segments)
+    cache_.filled(segment.sequence, segment.position + segment.rows);
+  for (const SequenceId sequence : batch.released) cache_.forget(sequence);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StageProgram>> make_transformer_stage(TransformerStageOptions options) {
+  TROUPE_CHECK(options.operators != nullptr, "operators are chosen before stages are made");
+  const ModelConfig& config = options.config;
+  if (options.rows_max == 0 || options.rows_max > kStageRowsMax)
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("rows_max {}; allowed are 1 to {}", options.rows_max, kStageRowsMax)};
+  const StagePart part = TransformerStage::part_of(options.layers, config);
+  // The cache first: it is cheap to refuse.
+  const uint32_t layers = options.layers.last > options.layers.first ? options.layers.count() : 0;
+  TROUPE_TRY(KvCache cache, KvCache::allocate({.layers = layers,
+                                               .kv_heads = config.kv_heads,
+                                               .head_dim = config.head_dim,
+                                               .blocks = options.kv_blocks}));
+  TROUPE_TRY(StageWeights weights,
+             load_stage_weights(options.file, config, part, *options.operators));
+  return std::unique_ptr<StageProgram>(
+      std::make_unique<TransformerStage>(std::move(options), std::move(weights), std::move(cache)));
+}
+
+}  // namespace troupe

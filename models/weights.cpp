@@ -1,0 +1,116 @@
+#include "models/weights.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "models/architectures/llama.h"
+
+namespace troupe {
+
+namespace {
+
+class Loader {
+ public:
+  Loader(const GgufFile& file, const ModelConfig& config, Operators& operators)
+      : file_(file), config_(config), operators_(operators) {}
+
+  Result<StageWeights> load(const StagePart& part);
+
+ private:
+  Result<LayerWeights> load_layer(uint32_t layer);
+  Result<std::vector<float>> vector(const std::string& name, uint64_t length);
+  Result<std::unique_ptr<Weights>> matrix(const std::string& name, uint64_t rows, uint64_t columns);
+  // The pages were read; they can come again from the file if another stage wants them.
+  void give_back(const GgufTensor& tensor) const;
+
+  const GgufFile& file_;
+  const ModelConfig& config_;
+  Operators& operators_;
+  uint64_t bytes_ = 0;
+};
+
+Result<StageWeights> Loader::load(const StagePart& part) {
+  StageWeights weights;
+  const bool tied = config_.tied_head;
+  if (part.first || (part.last && tied)) {
+    TROUPE_TRY(auto table, matrix(llama::kTokenEmbedding, config_.vocabulary, config_.hidden));
+    const std::shared_ptr<const Weights> shared = std::move(table);
+    if (part.first) weights.embedding = shared;
+    if (part.last && tied) weights.head = shared;
+  }
+  weights.layers.reserve(part.layers.count());
+  for (uint32_t layer = part.layers.first; layer < part.layers.last; ++layer) {
+    TROUPE_TRY(LayerWeights loaded, load_layer(layer));
+    weights.layers.push_back(std::move(loaded));
+  }
+  if (part.last) {
+    TROUPE_TRY(weights.output_norm, vector(llama::kOutputNorm, config_.hidden));
+    if (!tied) {
+      TROUPE_TRY(weights.head, matrix(llama::kOutput, config_.vocabulary, config_.hidden));
+    }
+  }
+  weights.bytes = bytes_;
+  return weights;
+}
+
+Result<LayerWeights> Loader::load_layer(uint32_t layer) {
+  const auto name = [&](const char* part) { return llama::layer_tensor(layer, part); };
+  const uint64_t hidden = config_.hidden, wide = config_.ffn;
+  const uint64_t queries = config_.query_columns(), keys = config_.kv_columns();
+  LayerWeights w;
+  TROUPE_TRY(w.attention_norm, vector(name(llama::kAttentionNorm), hidden));
+  TROUPE_TRY(w.query, matrix(name(llama::kQuery), queries, hidden));
+  TROUPE_TRY(w.key, matrix(name(llama::kKey), keys, hidden));
+  TROUPE_TRY(w.value, matrix(name(llama::kValue), keys, hidden));
+  TROUPE_TRY(w.attention_output, matrix(name(llama::kAttentionOutput), hidden, queries));
+  TROUPE_TRY(w.feed_forward_norm, vector(name(llama::kFfnNorm), hidden));
+  TROUPE_TRY(w.gate, matrix(name(llama::kFfnGate), wide, hidden));
+  TROUPE_TRY(w.up, matrix(name(llama::kFfnUp), wide, hidden));
+  TROUPE_TRY(w.down, matrix(name(llama::kFfnDown), hidden, wide));
+  return w;
+}
+
+Result<std::vector<float>> Loader::vector(const std::string& name, uint64_t length) {
+  TROUPE_TRY(const GgufTensor* found, find_tensor(file_, {name, 1, 1, length}));
+  std::vector<float> values(length);
+  std::memcpy(values.data(), found->bytes.data(), length * sizeof(float));
+  bytes_ += length * sizeof(float);
+  give_back(*found);
+  return values;
+}
+
+Result<std::unique_ptr<Weights>> Loader::matrix(const std::string& name, uint64_t rows,
+                                                uint64_t columns) {
+  TROUPE_TRY(const GgufTensor* found, find_tensor(file_, {name, 2, rows, columns}));
+  TROUPE_TRY(const WeightSource source, found->weight_source());
+  auto packed = operators_.pack(source);
+  if (!packed.ok()) return with_context(packed.error(), fmt::format("tensor {}", name));
+  bytes_ += packed.value()->memory_bytes();
+  give_back(*found);
+  return packed;
+}
+
+void Loader::give_back(const GgufTensor& tensor) const {
+  const MappedFile* mapping = file_.mapping();
+  if (mapping == nullptr) return;
+  mapping->dont_need(static_cast<size_t>(tensor.bytes.data() - file_.bytes().data()),
+                     tensor.bytes.size());
+}
+
+}  // namespace
+
+Result<StageWeights> load_stage_weights(const GgufFile& file, const ModelConfig& config,
+                                        const StagePart& part, Operators& operators) {
+  const LayerRange& layers = part.layers;
+  if (layers.first >= layers.last || layers.last > config.layers)
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("layers [{}, {}) of a model with {} layers; a stage holds at least one",
+                    layers.first, layers.last, config.layers)};
+  return Loader(file, config, operators).load(part);
+}
+
+}  // namespace troupe
