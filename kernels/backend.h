@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "kernels/ops.h"
 
@@ -14,11 +15,18 @@ enum class KernelChoice : uint8_t {
   kAvx2,       // AVX2, FMA and F16C
 };
 
+const char* to_string(KernelChoice choice);
 Result<KernelChoice> parse_kernel_choice(std::string_view text);  // "auto", "reference", "avx2"
+
+inline constexpr size_t kThreadsMax = 256;
 
 struct BackendOptions {
   KernelChoice kernels = KernelChoice::kAuto;
-  size_t threads = 1;  // 1 to 256; the calling thread is one of them
+  size_t threads =
+      1;  // 1 to kThreadsMax; the calling thread is one of them. The reference uses one only.
+  // A deliberately wrong reduction order that depends on the number of rows in the batch
+  // (split_k_control.h); exists so that tests can show that they notice; never set in production.
+  bool test_split_k = false;
 };
 
 // Errors: kInvalidArgument (thread count), kUnavailable (the CPU lacks what the choice needs).

@@ -26,7 +26,9 @@ struct TensorView {
 
   std::span<T> row(size_t r) const { return {data + r * columns, columns}; }
   size_t size() const { return rows * columns; }
-  operator TensorView<const T>() const { return {data, rows, columns}; }  // NOLINT: as with pointers
+  operator TensorView<const T>() const {
+    return {data, rows, columns};
+  }  // NOLINT: as with pointers
 };
 
 // A weight matrix as a file holds it: `rows` rows of `columns` elements, blocks along a row.
