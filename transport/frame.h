@@ -60,8 +60,15 @@ inline constexpr size_t kFrameSegmentsMax = 4096;
 inline constexpr size_t kSegmentBlocksMax = 16384;
 inline constexpr size_t kSegmentTokensMax = 65536;
 
-// The header's bytes (Cap'n Proto flat array, 8-byte aligned), with the digest of the payload inside, and a keyed
-// digest over the header in the envelope that each transport puts in front.
+// Whether a frame keeps the rules: the limits above; kTokens with one token per row, kSampled with at most one per
+// segment, other kinds with none; sampling parameters in range; a payload of rows · hidden float32 for kActivations and
+// none (and no columns) for the others. Errors: kInvalidFrame. A transport that is given a frame which breaks them
+// loses the connection, saying so.
+Result<void> check_frame(const FrameHeader& header, size_t payload_bytes);
+
+// The header's bytes: 16 bytes {magic, length, digest keyed over the rest}, then a Cap'n Proto flat array of one
+// segment with the payload's digest inside. Equal headers give equal bytes.
+// Errors: kInvalidFrame (check_frame, or more than kFrameHeaderMax).
 Result<SharedBuffer> encode_frame_header(const FrameHeader& header, ByteSpan payload, uint64_t key);
 // Errors: kInvalidFrame. Checks limits, the header's digest and the payload's digest.
 Result<FrameHeader> decode_frame_header(ByteSpan header, ByteSpan payload, uint64_t key);
