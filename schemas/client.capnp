@@ -51,6 +51,7 @@ interface Door {
       -> (failure :Failure, session :Session, protocol :UInt32, version :Text, node :Text);
   # token: empty, or what the operator configured. protocol: the newest version the client speaks.
   # client: name and version of the client program, for logs; at most 128 bytes are kept.
+  # Until the answer has come, messages are limited to 64 KiB and there is little time: log in first, then call.
   # Answers the session and the protocol version to use (at most the client's), the daemon's version and node id.
 }
 

@@ -76,7 +76,8 @@ Result<GenerateCall> read(schema::GenerateRequest::Reader from) {
       const auto tokens = prompt.getTokens();
       if (tokens.size() > kPromptTokensMax)
         return too_large("a prompt in tokens", tokens.size(), kPromptTokensMax);
-      call.prompt_tokens.assign(tokens.begin(), tokens.end());
+      call.prompt_tokens.reserve(tokens.size());
+      for (const uint32_t token : tokens) call.prompt_tokens.push_back(token);
       break;
     }
     default:

@@ -113,10 +113,13 @@ BatcherStatus read(schema::BatcherStatus::Reader from) {
   return batcher;
 }
 
-// Written out for each list: capnp's lists and ours share only the index.
-template <class Values, class List>
-void write_all(const Values& values, List to) {
-  for (unsigned i = 0; i < to.size(); ++i) write(values[i], to[i]);
+template <class List, class Value, class To>
+void write_all(const std::vector<Value>& values, List list, void (*write_one)(const Value&, To)) {
+  for (unsigned i = 0; i < list.size(); ++i) write_one(values[i], list[i]);
+}
+
+unsigned list_size(size_t size) {
+  return static_cast<unsigned>(size);
 }
 
 void write(const DeploymentStatus& deployment, schema::DeploymentStatus::Builder to) {
@@ -126,7 +129,7 @@ void write(const DeploymentStatus& deployment, schema::DeploymentStatus::Builder
   to.setState(static_cast<schema::DeploymentState>(deployment.state));
   to.setDetail(view(deployment.detail));
   to.setView(deployment.view);
-  write_all(deployment.stages, to.initStages(static_cast<unsigned>(deployment.stages.size())));
+  write_all(deployment.stages, to.initStages(list_size(deployment.stages.size())), &write);
   write(deployment.batcher, to.initBatcher());
 }
 
@@ -157,10 +160,9 @@ void write(const ClusterStatus& status, schema::ClusterStatus::Builder to) {
   to.setVersion(view(status.version));
   to.setAnsweredBy(view(status.answered_by));
   to.setFaultsSurvived(status.faults_survived);
-  write_all(status.nodes, to.initNodes(static_cast<unsigned>(status.nodes.size())));
-  write_all(status.deployments,
-            to.initDeployments(static_cast<unsigned>(status.deployments.size())));
-  write_all(status.events, to.initEvents(static_cast<unsigned>(status.events.size())));
+  write_all(status.nodes, to.initNodes(list_size(status.nodes.size())), &write);
+  write_all(status.deployments, to.initDeployments(list_size(status.deployments.size())), &write);
+  write_all(status.events, to.initEvents(list_size(status.events.size())), &write);
 }
 
 ClusterStatus read(schema::ClusterStatus::Reader from) {
