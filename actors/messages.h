@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "actors/logic/batching.h"
+#include "actors/request_record.h"
 #include "actors/rpc/requests.h"
 #include "actors/rpc/status.h"
 #include "base/ids.h"
@@ -266,17 +267,6 @@ using NodeActor =
                      caf::replies_to<LeaveCluster>::with<LeftCluster>, caf::reacts_to<Tick>>;
 
 // ----------------------------------------------------------------------------------------------------- ledger
-struct RequestRecord {
-  RequestId id;
-  std::string model;                  // deployment name
-  std::string profile;                // of the numbers it was started under
-  std::vector<uint32_t> prompt;
-  uint32_t max_tokens = 0;
-  SamplingParameters sampling;
-  bool ignore_end = false;
-  int64_t created_unix_ms = 0;
-  std::string finish;                 // empty while it runs
-};
 struct CreateRecord {
   RequestRecord record;
 };

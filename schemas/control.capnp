@@ -45,6 +45,7 @@ struct NodeInventory {
   stagesMax @3 :UInt32;        # stages it takes at most; 0: no limit of its own
   kernels @4 :Text;            # kernel set, for example "avx2"; at most 64 bytes
   software @5 :Text;           # version, for people; at most 256 bytes
+  process @6 :UInt64;          # process id of the daemon, for people
 }
 
 struct StageSpec {

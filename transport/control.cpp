@@ -160,6 +160,7 @@ void write(schema::ControlMessage::Body::Builder body, const NodeInventory& valu
   to.setStagesMax(value.stages_max);
   to.setKernels(value.kernels);
   to.setSoftware(value.software);
+  to.setProcess(value.process);
 }
 NodeInventory read(schema::NodeInventory::Reader from) {
   return {.memory_bytes = from.getMemoryBytes(),
@@ -167,7 +168,8 @@ NodeInventory read(schema::NodeInventory::Reader from) {
           .cores = from.getCores(),
           .stages_max = from.getStagesMax(),
           .kernels = name_from(from.getKernels()),
-          .software = name_from(from.getSoftware())};
+          .software = name_from(from.getSoftware()),
+          .process = from.getProcess()};
 }
 
 void write(schema::ControlMessage::Body::Builder body, const AssignStage& value) {

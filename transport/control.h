@@ -23,6 +23,7 @@ struct NodeInventory {
   uint32_t stages_max = 0;         // 0: no own limit
   std::string kernels;             // "avx2", "reference"
   std::string software;            // version, for people
+  uint64_t process = 0;            // process id of the daemon, for people
 };
 
 // What a deployment is, to a stage. Everything that fixes output bits is here or in the model file.

@@ -1,0 +1,49 @@
+#include "actors/ledger.h"
+
+#include "base/log.h"
+
+namespace troupe {
+
+LedgerActor::behavior_type ledger_actor(LedgerActor::stateful_pointer<LedgerState> self,
+                                        std::shared_ptr<std::unique_ptr<LedgerStore>> store) {
+  LedgerState& state = self->state;
+  state.store = std::move(*store);
+  return {
+      [&state](const CreateRecord& order) {
+        auto created = state.store->create(order.record);
+        if (!created.ok()) {
+          log_error("ledger", "{}", created.error().message);
+          return RecordOutcome{false, {}, created.error()};
+        }
+        return RecordOutcome{created.value().created, std::move(created.value().record), {}};
+      },
+      [&state](const FinishRecord& order) {
+        auto done = state.store->finish(order.id, order.finish);
+        if (done.ok() && ++state.finished % 1000 == 0)
+          done = state.store->trim(kFinishedRecordsKept);
+        if (!done.ok()) log_error("ledger", "{}", done.error().message);
+      },
+      [&state](const SwapView& order) {
+        auto won = state.store->swap(order.view);
+        if (!won.ok()) {
+          log_error("ledger", "{}", won.error().message);
+          return ViewOutcome{false, {}, {}, won.error()};
+        }
+        if (won.value()) return ViewOutcome{true, order.view.number, {}, {}};
+        auto newest = state.store->newest(order.view.deployment);
+        if (!newest.ok()) return ViewOutcome{false, {}, {}, newest.error()};
+        return ViewOutcome{false, newest.value() ? newest.value()->number : ViewNumber{}, {}, {}};
+      },
+      [&state](const GetView& order) {
+        auto newest = state.store->newest(order.deployment);
+        if (!newest.ok()) {
+          log_error("ledger", "{}", newest.error().message);
+          return ViewOutcome{false, {}, {}, newest.error()};
+        }
+        const ViewNumber number = newest.value() ? newest.value()->number : ViewNumber{};
+        return ViewOutcome{false, number, std::move(newest).value(), {}};
+      },
+  };
+}
+
+}  // namespace troupe

@@ -1,0 +1,210 @@
+#include "actors/ledger_store.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <cstring>
+#include <utility>
+
+#include "transport/control.h"
+
+namespace troupe {
+namespace {
+
+constexpr int kBusyTimeoutMs = 2000;  // a killed predecessor's lock is gone at once; this is for backups
+
+// A prepared statement with positional binds, finalised on every path.
+class Statement {
+ public:
+  Statement(sqlite3* database, const char* sql) {
+    status_ = ::sqlite3_prepare_v2(database, sql, -1, &statement_, nullptr);
+  }
+  ~Statement() { ::sqlite3_finalize(statement_); }
+  Statement(const Statement&) = delete;
+  Statement& operator=(const Statement&) = delete;
+
+  Statement& text(int index, const std::string& value) {
+    return note(::sqlite3_bind_text(statement_, index, value.data(), static_cast<int>(value.size()),
+                                    SQLITE_TRANSIENT));
+  }
+  Statement& integer(int index, int64_t value) {
+    return note(::sqlite3_bind_int64(statement_, index, value));
+  }
+  Statement& real(int index, double value) {
+    return note(::sqlite3_bind_double(statement_, index, value));
+  }
+  Statement& blob(int index, ByteSpan bytes) {
+    return note(::sqlite3_bind_blob64(statement_, index, bytes.data(), bytes.size(), SQLITE_TRANSIENT));
+  }
+  // SQLITE_ROW, SQLITE_DONE or an error.
+  int step() { return status_ == SQLITE_OK ? ::sqlite3_step(statement_) : status_; }
+
+  std::string column_text(int index) {
+    const auto* data = reinterpret_cast<const char*>(::sqlite3_column_text(statement_, index));
+    return data ? std::string(data, static_cast<size_t>(::sqlite3_column_bytes(statement_, index)))
+                : std::string();
+  }
+  int64_t column_integer(int index) { return ::sqlite3_column_int64(statement_, index); }
+  double column_real(int index) { return ::sqlite3_column_double(statement_, index); }
+  ByteSpan column_blob(int index) {
+    return {static_cast<const std::byte*>(::sqlite3_column_blob(statement_, index)),
+            static_cast<size_t>(::sqlite3_column_bytes(statement_, index))};
+  }
+
+ private:
+  Statement& note(int status) {
+    if (status_ == SQLITE_OK) status_ = status;
+    return *this;
+  }
+  sqlite3_stmt* statement_ = nullptr;
+  int status_ = SQLITE_OK;
+};
+
+ByteSpan bytes_of(const std::vector<uint32_t>& numbers) {
+  return std::as_bytes(std::span(numbers));
+}
+
+std::vector<uint32_t> numbers_of(ByteSpan bytes) {
+  std::vector<uint32_t> numbers(bytes.size() / sizeof(uint32_t));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(uint32_t));
+  return numbers;
+}
+
+constexpr const char* kSchema = R"sql(
+  PRAGMA journal_mode = WAL;
+  PRAGMA synchronous = NORMAL;
+  CREATE TABLE IF NOT EXISTS requests (
+    id TEXT PRIMARY KEY, model TEXT NOT NULL, profile TEXT NOT NULL, prompt BLOB NOT NULL,
+    max_tokens INTEGER NOT NULL, temperature REAL NOT NULL, top_p REAL NOT NULL, seed INTEGER NOT NULL,
+    ignore_end INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL, finish TEXT NOT NULL);
+  CREATE INDEX IF NOT EXISTS requests_by_age ON requests (finish, created_unix_ms);
+  CREATE TABLE IF NOT EXISTS views (
+    deployment TEXT NOT NULL, number INTEGER NOT NULL, bytes BLOB NOT NULL,
+    PRIMARY KEY (deployment, number));
+)sql";
+
+}  // namespace
+
+Result<SharedBuffer> encode_view(const View& view) {
+  return encode_control(ControlMessage{0, false, InstallView{view}});
+}
+
+Result<View> decode_view(ByteSpan bytes) {
+  TROUPE_TRY(ControlMessage message, decode_control(bytes));
+  if (auto* install = std::get_if<InstallView>(&message.body)) return std::move(install->view);
+  return Error{ErrorCode::kInvalidFile, "the ledger holds something else where a view should be"};
+}
+
+Result<std::unique_ptr<LedgerStore>> LedgerStore::open(const std::string& path) {
+  sqlite3* database = nullptr;
+  const int status =
+      ::sqlite3_open_v2(path.c_str(), &database,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  std::unique_ptr<LedgerStore> store(new LedgerStore(database));
+  if (status != SQLITE_OK) return store->failure("opening " + path);
+  ::sqlite3_busy_timeout(database, kBusyTimeoutMs);
+  TROUPE_TRY_VOID(store->execute(kSchema));
+  return store;
+}
+
+LedgerStore::~LedgerStore() { ::sqlite3_close_v2(database_); }
+
+Error LedgerStore::failure(const std::string& doing) const {
+  return Error{ErrorCode::kIo,
+               fmt::format("ledger: {}: {}", doing,
+                           database_ ? ::sqlite3_errmsg(database_) : "out of memory")};
+}
+
+Result<void> LedgerStore::execute(const char* sql) {
+  if (::sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
+    return failure("setting up");
+  return {};
+}
+
+Result<LedgerStore::Created> LedgerStore::create(const RequestRecord& record) {
+  Statement insert(database_,
+                   "INSERT OR IGNORE INTO requests VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)");
+  insert.text(1, record.id)
+      .text(2, record.model)
+      .text(3, record.profile)
+      .blob(4, bytes_of(record.prompt))
+      .integer(5, record.max_tokens)
+      .real(6, static_cast<double>(record.sampling.temperature))
+      .real(7, static_cast<double>(record.sampling.top_p))
+      .integer(8, static_cast<int64_t>(record.sampling.seed))
+      .integer(9, record.ignore_end ? 1 : 0)
+      .integer(10, record.created_unix_ms)
+      .text(11, record.finish);
+  if (insert.step() != SQLITE_DONE) return failure("recording a request");
+  const bool created = ::sqlite3_changes(database_) == 1;
+  TROUPE_TRY(auto found, find(record.id));
+  return Created{created, std::move(found)};
+}
+
+Result<RequestRecord> LedgerStore::find(const RequestId& id) {
+  Statement query(database_,
+                  "SELECT id, model, profile, prompt, max_tokens, temperature, top_p, seed, "
+                  "ignore_end, created_unix_ms, finish FROM requests WHERE id = ?1");
+  if (query.text(1, id).step() != SQLITE_ROW) return failure("reading a request");
+  RequestRecord record;
+  record.id = query.column_text(0);
+  record.model = query.column_text(1);
+  record.profile = query.column_text(2);
+  record.prompt = numbers_of(query.column_blob(3));
+  record.max_tokens = static_cast<uint32_t>(query.column_integer(4));
+  record.sampling.temperature = static_cast<float>(query.column_real(5));
+  record.sampling.top_p = static_cast<float>(query.column_real(6));
+  record.sampling.seed = static_cast<uint64_t>(query.column_integer(7));
+  record.ignore_end = query.column_integer(8) != 0;
+  record.created_unix_ms = query.column_integer(9);
+  record.finish = query.column_text(10);
+  return record;
+}
+
+Result<void> LedgerStore::finish(const RequestId& id, const std::string& finish) {
+  Statement update(database_, "UPDATE requests SET finish = ?2 WHERE id = ?1");
+  if (update.text(1, id).text(2, finish).step() != SQLITE_DONE) return failure("ending a request");
+  return {};
+}
+
+Result<void> LedgerStore::trim(uint64_t keep) {
+  Statement remove(database_,
+                   "DELETE FROM requests WHERE finish <> '' AND id NOT IN (SELECT id FROM requests "
+                   "WHERE finish <> '' ORDER BY created_unix_ms DESC LIMIT ?1)");
+  if (remove.integer(1, static_cast<int64_t>(keep)).step() != SQLITE_DONE)
+    return failure("trimming requests");
+  return {};
+}
+
+Result<std::optional<View>> LedgerStore::newest(const std::string& deployment) {
+  Statement query(database_,
+                  "SELECT bytes FROM views WHERE deployment = ?1 ORDER BY number DESC LIMIT 1");
+  const int status = query.text(1, deployment).step();
+  if (status == SQLITE_DONE) return std::optional<View>{};
+  if (status != SQLITE_ROW) return failure("reading a view");
+  TROUPE_TRY(View view, decode_view(query.column_blob(0)));
+  return std::optional<View>{std::move(view)};
+}
+
+Result<bool> LedgerStore::swap(const View& view) {
+  TROUPE_TRY(const SharedBuffer bytes, encode_view(view));
+  // One statement: SQLite runs it whole or not at all, and the primary key refuses a second winner.
+  Statement insert(database_,
+                   "INSERT OR IGNORE INTO views SELECT ?1, ?2, ?3 WHERE ?2 - 1 = "
+                   "(SELECT COALESCE(MAX(number), 0) FROM views WHERE deployment = ?1)");
+  insert.text(1, view.deployment)
+      .integer(2, static_cast<int64_t>(view.number.value))
+      .blob(3, bytes.view());
+  if (insert.step() != SQLITE_DONE) return failure("installing a view");
+  const bool won = ::sqlite3_changes(database_) == 1;
+  if (won) {
+    // Old views are history nobody reads; a few stay for people.
+    Statement remove(database_, "DELETE FROM views WHERE deployment = ?1 AND number + 16 < ?2");
+    if (remove.text(1, view.deployment).integer(2, static_cast<int64_t>(view.number.value)).step() !=
+        SQLITE_DONE)
+      return failure("trimming views");
+  }
+  return won;
+}
+
+}  // namespace troupe
