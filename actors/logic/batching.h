@@ -1,25 +1,28 @@
-// Continuous batching: which rows run next, and where their keys and values live. The batcher alone decides batch
-// order and KV block tables; stages execute, they never decide. Pure: no clock, no I/O; time comes in as an argument.
+// Continuous batching: which rows run next, and where their keys and values live. The batcher alone
+// decides batch order and KV block tables; stages execute, they never decide. Pure: no clock, no
+// I/O; time comes in as an argument.
 //
-// The idea. Every running sequence has a token log (prompt and what was generated). A sequence is *fed* up to some
-// position; what is not fed yet is prefill work, and when only the newest token is left it is decode work. So a replay
-// after a failure is nothing special: start_view() sets fed to zero and the same log is fed again, in chunks; sampling
-// happens only behind the last known token. Exact kernels make the continuation byte-identical (numerics.md).
+// The idea. Every running sequence has a token log (prompt and what was generated). A sequence is
+// *fed* up to some position; what is not fed yet is prefill work, and when only the newest token is
+// left it is decode work. So a replay after a failure is nothing special: start_view() sets fed to
+// zero and the same log is fed again, in chunks; sampling happens only behind the last known token.
+// Exact kernels make the continuation byte-identical (numerics.md).
 //
-// Bounds: at most in_flight_max micro-batches are out; never two with the same sequence; at most rows_max rows each;
-// the queue holds at most queue_max requests; KV blocks come from one BlockPool.
+// Bounds: at most in_flight_max micro-batches are out; never two with the same sequence; at most
+// rows_max rows each; the queue holds at most queue_max requests; KV blocks come from one
+// BlockPool.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "actors/logic/block_pool.h"
+#include "actors/logic/token_log.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/sampling.h"
@@ -28,31 +31,33 @@
 namespace troupe {
 
 struct BatchingLimits {
-  uint32_t stages = 1;               // K
-  uint32_t in_flight_max = 2;        // micro-batches; K + 1 keeps every stage busy
-  uint32_t rows_max = 256;           // of a micro-batch: decode rows and prefill rows together
-  uint32_t prefill_chunk_max = 64;   // rows of one sequence's prefill in one micro-batch
-  uint32_t running_max = 256;        // sequences that hold KV blocks
-  uint32_t queue_max = 1024;         // requests that wait for room
-  uint32_t context_max = 2048;       // positions of a sequence
-  uint32_t kv_blocks = 0;            // of 64 positions
-  Duration reissue_after = 30s;      // a micro-batch unanswered for so long is sent again (I5 makes that safe)
+  uint32_t stages = 1;              // K
+  uint32_t in_flight_max = 2;       // micro-batches; K + 1 keeps every stage busy
+  uint32_t rows_max = 256;          // of a micro-batch: decode rows and prefill rows together
+  uint32_t prefill_chunk_max = 64;  // rows of one sequence's prefill in one micro-batch
+  uint32_t running_max = 256;       // sequences that hold KV blocks
+  uint32_t queue_max = 1024;        // requests that wait for room
+  uint32_t context_max = 2048;      // positions of a sequence
+  uint32_t kv_blocks = 0;           // of 64 positions
+  Duration reissue_after =
+      30s;  // a micro-batch unanswered for so long is sent again (I5 makes that safe)
 };
 
 struct BatchRequest {
   RequestId id;
-  std::vector<uint32_t> prompt;         // 1 to context_max - 1 tokens
-  std::vector<uint32_t> generated;      // known already (a resumed request): fed, not sampled again
-  uint32_t max_tokens = 0;              // of generated; 1 or more
+  std::vector<uint32_t> prompt;     // 1 to context_max - 1 tokens
+  std::vector<uint32_t> generated;  // known already (a resumed request): fed, not sampled again
+  uint32_t max_tokens = 0;          // of generated; 1 or more
   SamplingParameters sampling;
-  std::vector<uint32_t> stop_tokens;    // generation ends with any of these; it is reported, not shown
+  std::vector<uint32_t>
+      stop_tokens;  // generation ends with any of these; it is reported, not shown
 };
 
 struct PlannedSegment {
   SequenceId sequence;
   uint32_t position = 0;
-  std::vector<uint32_t> tokens;   // [rows]
-  std::vector<uint32_t> blocks;   // covers [0, position + rows)
+  std::vector<uint32_t> tokens;  // [rows]
+  std::vector<uint32_t> blocks;  // covers [0, position + rows)
   bool sample = false;
   SamplingParameters sampling;
 };
@@ -60,22 +65,22 @@ struct PlannedSegment {
 struct PlannedBatch {
   MicroBatchId id;
   std::vector<PlannedSegment> segments;
-  std::vector<SequenceId> released;   // finished since the last micro-batch: stages forget them
+  std::vector<SequenceId> released;  // finished since the last micro-batch: stages forget them
 };
-
 
 struct BatchEvent {
   RequestId id;
-  uint32_t index = 0;                      // of the token among the generated ones, from 0: the client's cursor
-  std::optional<uint32_t> token;           // absent in a bare end
+  uint32_t index = 0;  // of the token among the generated ones, from 0: the client's cursor
+  std::optional<uint32_t>
+      token;  // absent in a bare end; with kStop the stop token, which is not shown
   uint64_t logits_digest = 0;
-  std::optional<FinishReason> finish;      // present in a request's last event
-  std::string failure;                     // with kFailed: the cause, for the client
+  std::optional<FinishReason> finish;  // present in a request's last event
+  std::string failure;                 // with kFailed: the cause, for the client
 };
 
 struct SampledRow {
   SequenceId sequence;
-  uint32_t position = 0;
+  uint32_t position = 0;  // the sampled token's own: one past its segment's last row
   uint32_t token = 0;
   uint64_t logits_digest = 0;
 };
@@ -91,42 +96,117 @@ class Batching {
  public:
   explicit Batching(BatchingLimits limits);
 
-  // Errors: kInvalidArgument (empty prompt, prompt not shorter than the context, more KV than the pool ever has),
-  // kAlreadyExists (an id that is queued or running), kResourceExhausted (the queue is full).
+  // `max_tokens` beyond the context's end is shortened to it (admission.h). Errors:
+  // kInvalidArgument (empty prompt, prompt not shorter than the context, nothing left to generate,
+  // more KV than the pool ever has), kAlreadyExists (an id that is queued or running),
+  // kResourceExhausted (the queue is full).
   Result<void> add(BatchRequest request);
-  // Takes effect at once: queued or running, its end is the returned event; blocks of a sequence that is in flight are
-  // freed when its micro-batch came back. Nothing for an unknown id.
+  // Takes effect at once: queued or running, its end is the returned event; blocks of a sequence
+  // that is in flight are freed when its micro-batch came back. Nothing for an unknown id.
   std::optional<BatchEvent> cancel(const RequestId& id);
 
-  // A new view: nothing is in flight any more, stages hold nothing, every running sequence is fed again from its log.
-  // Until the first call nothing is planned.
+  // A new view: nothing is in flight any more, stages hold nothing, every running sequence is fed
+  // again from its log. Until the first call nothing is planned.
   void start_view();
   // No view at the moment: plan nothing until start_view().
   void stop_view();
 
-  // The next micro-batch, or nothing (not enough work, or in_flight_max reached). Call until it returns nothing.
-  // Decode rows first, oldest first, spread so that `stages` micro-batches share the running sequences; then prefill
-  // chunks up to the row budget. A micro-batch may be bare releases only when nothing else is in flight.
+  // The next micro-batch, or nothing (not enough work, or in_flight_max reached). Call until it
+  // returns nothing. Decode rows first, oldest first, spread so that `stages` micro-batches share
+  // the running sequences; then prefill chunks up to the row budget. A micro-batch may be bare
+  // releases only when nothing else is in flight.
   std::optional<PlannedBatch> next(Instant now);
 
-  // A micro-batch came back. Unknown ids (an older view, a repeat) change nothing. A sampled token that is already in
-  // the log and equal is a repeat; one that differs is a DIVERGENCE: that request fails, both tokens are in its text.
+  // A micro-batch came back. Unknown ids (an older view, a repeat) change nothing. A sampled token
+  // that is already in the log and equal is a repeat; one that differs is a DIVERGENCE: that
+  // request fails, both tokens are in its text.
   std::vector<BatchEvent> on_sampled(MicroBatchId id, std::span<const SampledRow> rows);
-  // A stage refused it (a gap, a bad shape). Its sequences are fed again from the start, at most `kRefusalsMax` times
-  // in a row each; then they fail with `why`.
+  // A stage refused it (a gap, a bad shape). Its sequences are fed again from the start, at most
+  // `kRefusalsMax` times each without a new token between; then they fail with `why`. From the
+  // second time on a sequence runs alone, so that one that no stage can run takes no others with
+  // it.
   std::vector<BatchEvent> on_refused(MicroBatchId id, const std::string& why);
-  // Micro-batches unanswered since before now - reissue_after, to be sent again as they were (same id).
+  // Micro-batches unanswered since before now - reissue_after, to be sent again as they were (same
+  // id).
   std::vector<PlannedBatch> overdue(Instant now);
 
   // The tokens generated so far of a queued or running request; empty optional if unknown.
   std::optional<std::vector<uint32_t>> generated(const RequestId& id) const;
-  std::vector<RequestId> requests() const;   // queued and running
+  std::vector<RequestId> requests() const;  // queued and running
   BatchingFigures figures() const;
 
   static constexpr uint32_t kRefusalsMax = 3;
+  static constexpr uint32_t kReleasedMax = 1024;  // of one micro-batch; more wait for the next
 
  private:
-  // The implementer chooses the private parts.
+  // Arrival number: age. Smaller is older, and older goes first everywhere.
+  using Order = uint64_t;
+
+  struct Sequence {
+    RequestId request;
+    TokenLog log;
+    uint32_t length_max = 0;  // of the log: prompt and generated
+    SamplingParameters sampling;
+    std::vector<uint32_t> stop_tokens;
+    SequenceId id;  // a new one each time it gets to run: stages must not take older KV for its own
+    std::vector<uint32_t> blocks;  // while running
+    uint32_t fed = 0;              // positions whose micro-batch came back
+    uint32_t fed_most = 0;         // positions ever sent, to tell replayed rows
+    uint32_t refusals = 0;         // since the last new token
+    bool in_flight = false;
+    bool preempted = false;  // goes back to the queue as soon as it is not in flight any more
+    bool ended = false;      // cancelled while in flight: only its blocks are still here
+
+    uint32_t unfed() const { return log.size() - fed; }
+    bool decodes() const { return unfed() == 1; }
+  };
+
+  struct InFlight {
+    PlannedBatch batch;
+    std::vector<Order> members;  // [segment]
+    bool decodes = false;        // it has decode rows
+    Instant sent;
+  };
+
+  // batching.cpp: what happens to a sequence
+  Result<uint32_t> length_granted(const BatchRequest& request) const;
+  void take_answer(Order order, const PlannedSegment& segment, const SampledRow* row,
+                   std::vector<BatchEvent>& events);
+  void take_token(Sequence& sequence, const SampledRow& row, std::vector<BatchEvent>& events);
+  void take_refusal(Sequence& sequence, const std::string& why, std::vector<BatchEvent>& events);
+  void landed(
+      Order order);  // after its micro-batch came back: carries out what had to wait for that
+  BatchEvent end(Sequence& sequence, FinishReason reason, std::string failure = {});
+  void stop_running(Order order);
+  void requeue(Order order);
+  void forget(Order order);
+
+  // batching_plan.cpp: what runs next
+  struct Draft;
+  bool plan_alone(Draft& draft);
+  bool plan_decode(Draft& draft);
+  void plan_prefill(Draft& draft);
+  void start_queued();
+  bool add_segment(Draft& draft, Order order, uint32_t rows);
+  bool ensure_blocks(Order order, uint32_t positions);
+  std::vector<Order> ready(bool decoding) const;
+  size_t lanes() const;
+
+  BatchingLimits limits_;
+  BlockPool pool_;
+  std::map<Order, Sequence> sequences_;  // queued, running and leaving
+  std::map<RequestId, Order> by_request_;
+  std::set<Order> queue_;
+  std::set<Order> running_;
+  std::set<Order>
+      leaving_;  // ended or preempted while in flight: their blocks come free when they land
+  std::map<MicroBatchId, InFlight> in_flight_;
+  std::vector<SequenceId> released_;
+  bool has_view_ = false;
+  Order last_order_ = 0;
+  SequenceId last_sequence_;
+  MicroBatchId last_batch_;
+  BatchingFigures figures_;
 };
 
 }  // namespace troupe

@@ -1,8 +1,9 @@
-// The KV blocks of one replica, as numbers. Every stage holds memory for the same `total` blocks of 64 positions each;
-// the batcher hands their numbers to sequences, so one pool here stands for the memory of all stages.
+// The KV blocks of one replica, as numbers. Every stage holds memory for the same `total` blocks of
+// 64 positions each; the batcher hands their numbers to sequences, so one pool here stands for the
+// memory of all stages.
 //
-// The lowest free number is given first: the same history always yields the same tables, and a replica under light
-// load touches few pages.
+// The lowest free number is given first: the same history always yields the same tables, and a
+// replica under light load touches few pages.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ class BlockPool {
 
   // The `count` lowest free numbers, ascending; nothing, and no change, if fewer are free.
   std::optional<std::vector<uint32_t>> allocate(uint32_t count);
-  // Each must have been allocated and not freed since: that is a promise of the caller's, so it is checked.
+  // Each must have been allocated and not freed since: that is a promise of the caller's, so it is
+  // checked.
   void free(std::span<const uint32_t> blocks);
 
   uint32_t total() const { return static_cast<uint32_t>(taken_.size()); }

@@ -1,11 +1,13 @@
-// Is a peer alive? Judged from the beats it sends every 25 ms on a thread of their own, and from the progress counters
-// of its compute threads that travel with them (a heart that beats over a stuck worker is a gray failure).
+// Is a peer alive? Judged from the beats it sends every 25 ms on a thread of their own, and from
+// the progress counters of its compute threads that travel with them (a heart that beats over a
+// stuck worker is a gray failure).
 //
-// Silence is judged by phi accrual (Hayashibara, Défago, Yared, Katayama, "The phi accrual failure detector", SRDS
-// 2004): from the last intervals between beats, taken as normally distributed, phi is -log10 of the chance that a beat
-// is still to come after this much silence; phi 8 means 1 in 10^8. Phi alone is too nervous on loaded machines, where a
-// whole process may wait for a core, so nobody is suspected before `silence_min` and everybody is dead after
-// `silence_dead`. A judge whose own timer was late may be the sick one: it stretches its limits by that lateness.
+// Silence is judged by phi accrual (Hayashibara, Défago, Yared, Katayama, "The phi accrual failure
+// detector", SRDS 2004): from the last intervals between beats, taken as normally distributed, phi
+// is -log10 of the chance that a beat is still to come after this much silence; phi 8 means 1 in
+// 10^8. Phi alone is too nervous on loaded machines, where a whole process may wait for a core, so
+// nobody is suspected before `silence_min` and everybody is dead after `silence_dead`. A judge
+// whose own timer was late may be the sick one: it stretches its limits by that lateness.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +40,6 @@ class PhiDetector {
   PhiOptions options_;
   Instant last_;
   std::deque<double> intervals_;  // seconds
-  double sum_ = 0, sum_of_squares_ = 0;
 };
 
 struct LivenessOptions {
@@ -46,28 +47,32 @@ struct LivenessOptions {
   double phi_suspect = 8;
   Duration silence_min = 400ms;    // no suspicion before
   Duration silence_dead = 1000ms;  // death after
-  Duration stall_min = 5s;         // a compute thread with work that stands still for longer hangs …
-  double stall_steps = 4;          // … unless so many predicted steps take longer still
+  Duration stall_min = 5s;  // a compute thread with work that stands still for longer hangs …
+  double stall_steps = 4;   // … unless so many predicted steps take longer still
 };
 
 struct LivenessVerdict {
   Liveness liveness = Liveness::kAlive;
-  std::string reason;                  // empty while alive: "no beat for 412 ms (phi 14.2)"
-  std::optional<uint32_t> hung_stage;  // dead for this reason: its process may be killed and restarted alone
+  std::string reason;  // empty while alive: "no beat for 412 ms (phi 14.2)"
+  std::optional<uint32_t>
+      hung_stage;  // dead for this reason: its process may be killed and restarted alone
 };
 
 class PeerLiveness {
  public:
   PeerLiveness(LivenessOptions options, Instant start);
 
-  // A beat arrived. Its number grows by one with each beat of this incarnation; one that is not newer is dropped.
+  // A beat arrived. Its number grows by one with each beat of this incarnation; one that is not
+  // newer is dropped.
   void heard(Instant now, uint64_t beat);
-  // What the beat says about a stage's compute thread: micro-batches started and finished since its life began.
+  // What the beat says about a stage's compute thread: micro-batches started and finished since its
+  // life began.
   void progressed(uint32_t stage, uint64_t started, uint64_t finished, Instant now,
                   Duration predicted_step = Duration::zero());
   // The stage left this peer.
   void forget_stage(uint32_t stage);
-  // `observer_late`: how much later than planned the judge itself was called; lateness up to a beat interval is normal.
+  // `observer_late`: how much later than planned the judge itself was called; lateness up to a beat
+  // interval is normal.
   LivenessVerdict judge(Instant now, Duration observer_late) const;
 
  private:

@@ -1,6 +1,7 @@
-// Who is in the cluster. A node has a stable name and a new random incarnation for each life. A node that comes back
-// under its name in a new life replaces the old one at once (a ghost must never block its own successor); a life that
-// was declared dead stays dead, whatever it says: it must discard its state and come back as a new one.
+// Who is in the cluster. A node has a stable name and a new random incarnation for each life. A
+// node that comes back under its name in a new life replaces the old one at once (a ghost must
+// never block its own successor); a life that was declared dead stays dead, whatever it says: it
+// must discard its state and come back as a new one.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,8 @@ class Membership {
   Membership() : Membership(Limits{}) {}
 
   HelloOutcome hello(const NodeId& node, Incarnation incarnation, Instant now);
-  // The life is over (declared dead, or it left). False if it is not a member in this life: nothing changes then, but
-  // the life is remembered as dead all the same.
+  // The life is over (declared dead, or it left). False if it is not a member in this life: nothing
+  // changes then, but the life is remembered as dead all the same.
   bool lost(const NodeId& node, Incarnation incarnation);
 
   std::optional<Member> find(const NodeId& node) const;

@@ -1,7 +1,7 @@
-// Which node holds which layers. First the layers are cut into stages of equal cost, then the stages are given to nodes:
-// survivors stay where they are, the first stage goes to the first node (where the batcher is) if it can, and the others
-// are spread, one a node before two a node, the roomiest node first. All by counting: the same facts give the same
-// placement.
+// Which node holds which layers. First the layers are cut into stages of equal cost, then the
+// stages are given to nodes: survivors stay where they are, the first stage goes to the first node
+// (where the batcher is) if it can, and the others are spread, one a node before two a node, the
+// roomiest node first. All by counting: the same facts give the same placement.
 #pragma once
 
 #include <cstdint>
@@ -36,25 +36,27 @@ struct Aversion {
 };
 
 struct PlacementRequest {
-  uint32_t layers = 0;                // of the model
-  uint64_t layer_bytes = 0;           // memory of one layer: weights and KV
-  uint64_t embedding_bytes = 0;       // extra in the first stage
-  uint64_t head_bytes = 0;            // extra in the last stage
+  uint32_t layers = 0;           // of the model
+  uint64_t layer_bytes = 0;      // memory of one layer: weights and KV
+  uint64_t embedding_bytes = 0;  // extra in the first stage
+  uint64_t head_bytes = 0;       // extra in the last stage
   // Time of one step, in any unit; layer_cost 0: memory stands for time.
   uint64_t layer_cost = 0, embedding_cost = 0, head_cost = 0;
-  uint32_t stages = 1;                // 1 to layers
-  std::vector<uint32_t> layer_split;  // first layer of each stage, ascending from 0; empty: equal cost
-  std::vector<NodeFacts> nodes;       // the first is preferred for stage 0
-  std::vector<Placement> kept;        // survivors: stage and node are honoured, layers are not looked at
-  std::vector<Aversion> barred;       // never: the node said it cannot
-  std::vector<Aversion> avoided;      // only if there is no other way: it failed there
+  uint32_t stages = 1;  // 1 to layers
+  std::vector<uint32_t>
+      layer_split;               // first layer of each stage, ascending from 0; empty: equal cost
+  std::vector<NodeFacts> nodes;  // the first is preferred for stage 0
+  std::vector<Placement> kept;   // survivors: stage and node are honoured, layers are not looked at
+  std::vector<Aversion> barred;  // never: the node said it cannot
+  std::vector<Aversion> avoided;  // only if there is no other way: it failed there
 };
 
-// The layers of each stage. Errors: kInvalidArgument (a split that does not fit the model, with the figures).
+// The layers of each stage. Errors: kInvalidArgument (a split that does not fit the model, with the
+// figures).
 Result<std::vector<LayerRange>> split_layers(const PlacementRequest& request);
 
-// Where each stage goes, in order of stages. Errors: kInvalidArgument as above, kResourceExhausted with figures when it
-// does not fit ("needs 9.1 GiB for 3 stages, 7.9 GiB are free on 3 nodes").
+// Where each stage goes, in order of stages. Errors: kInvalidArgument as above, kResourceExhausted
+// with figures when it does not fit ("needs 9.1 GiB for 3 stages, 7.9 GiB are free on 3 nodes").
 Result<std::vector<Placement>> place(const PlacementRequest& request);
 
 }  // namespace troupe

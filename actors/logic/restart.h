@@ -1,6 +1,7 @@
-// How often a child may be restarted: OTP's one_for_one supervision. A child that fails is started again after a
-// back-off that doubles with each failure in a row; one that fails more than `max_restarts` times within `window` is
-// given up and the failure goes up a level. A child that lived longer than the window starts with a clean slate.
+// How often a child may be restarted: OTP's one_for_one supervision. A child that fails is started
+// again after a back-off that doubles with each failure in a row; one that fails more than
+// `max_restarts` times within `window` is given up and the failure goes up a level. A child that
+// lived longer than the window starts with a clean slate.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ class RestartPolicy {
  public:
   explicit RestartPolicy(RestartBudget budget);
   RestartDecision on_failure(Instant now);
-  // The child runs. May be called once or as often as one likes; the streak ends when it has run longer than the window.
+  // The child runs. May be called once or as often as one likes; the streak ends when it has run
+  // longer than the window.
   void on_success(Instant now);
   uint64_t failures() const { return failures_total_; }
 

@@ -1,9 +1,10 @@
-// The token log of one sequence: its prompt, then what was generated. Everything else about the sequence (keys and
-// values, activations) is a function of it and can be computed again.
+// The token log of one sequence: its prompt, then what was generated. Everything else about the
+// sequence (keys and values, activations) is a function of it and can be computed again.
 //
-// Appending follows invariant I3 (recovery.md): at the end it grows; before the end an equal token is a repeat and
-// changes nothing; a different one is a divergence, two executions of the same input that disagree; beyond the end it is
-// a gap. So results may arrive twice, late, or from a stage that did not know it was replaced.
+// Appending follows invariant I3 (recovery.md): at the end it grows; before the end an equal token
+// is a repeat and changes nothing; a different one is a divergence, two executions of the same
+// input that disagree; beyond the end it is a gap. So results may arrive twice, late, or from a
+// stage that did not know it was replaced.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,10 @@ class TokenLog {
  public:
   explicit TokenLog(std::vector<uint32_t> prompt, std::span<const uint32_t> generated = {});
 
-  // `position` counts from the first prompt token. `logits_digest` is of the logits the token was drawn from; 0 means
-  // unknown and is compared with nothing. A repeat with another digest is a divergence even if the token is the same:
-  // under the exact profile equal input gives equal bits, so the next token is already in doubt.
+  // `position` counts from the first prompt token. `logits_digest` is of the logits the token was
+  // drawn from; 0 means unknown and is compared with nothing. A repeat with another digest is a
+  // divergence even if the token is the same: under the exact profile equal input gives equal bits,
+  // so the next token is already in doubt.
   AppendOutcome append(uint32_t position, uint32_t token, uint64_t logits_digest);
 
   uint32_t size() const { return static_cast<uint32_t>(tokens_.size()); }

@@ -1,6 +1,6 @@
-// Fencing at a receiver (invariant I2): a message counts only if its view is the receiver's, it is addressed to this
-// very life, and its sender is one that the view names. Never by clock, never on the sender's honour. The edge sequence
-// shows repeats and losses on the way.
+// Fencing at a receiver (invariant I2): a message counts only if its view is the receiver's, it is
+// addressed to this very life, and its sender is one that the view names. Never by clock, never on
+// the sender's honour. The edge sequence shows repeats and losses on the way.
 #pragma once
 
 #include <array>
@@ -15,12 +15,13 @@ namespace troupe {
 
 enum class FenceVerdict : uint8_t {
   kAccept,
-  kOldView,        // drop: the sender is behind, or a zombie
-  kNewerView,      // drop: this receiver is behind; the view will come, and what was sent is sent again
+  kOldView,    // drop: the sender is behind, or a zombie
+  kNewerView,  // drop: this receiver is behind; the view will come, and what was sent is sent again
   kWrongReceiver,  // drop: meant for an earlier life at this address
   kStranger,       // drop: nobody who may send to this receiver
   kRepeat,         // drop: this edge sequence was seen, or a later one was
-  kGap,            // use it: sound, but frames before it were lost; their positions will be asked for or sent again
+  kGap,  // use it: sound, but frames before it were lost; their positions will be asked for or sent
+         // again
 };
 inline constexpr size_t kFenceVerdicts = 7;
 const char* to_string(FenceVerdict verdict);
@@ -33,11 +34,13 @@ class ViewFence {
   explicit ViewFence(Incarnation self);  // 0 is nobody: checked
 
   enum class Installed : uint8_t { kInstalled, kRepeat, kOld };
-  // From now on this view and these senders; edge sequences start anew. A repeat or an older one changes nothing.
+  // From now on this view and these senders; edge sequences start anew. A repeat or an older one
+  // changes nothing.
   Installed install(ViewNumber view, std::span<const Incarnation> senders);
 
   // Counts each verdict. Before the first install every view is a newer one.
-  FenceVerdict check(ViewNumber view, Incarnation sender, Incarnation receiver, uint64_t edge_sequence);
+  FenceVerdict check(ViewNumber view, Incarnation sender, Incarnation receiver,
+                     uint64_t edge_sequence);
 
   ViewNumber view() const { return view_; }
   Incarnation self() const { return self_; }

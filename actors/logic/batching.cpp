@@ -1,0 +1,270 @@
+// What happens to a sequence: it arrives, gets tokens, is refused, ends. batching_plan.cpp decides
+// what runs next.
+#include "actors/logic/batching.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace troupe {
+
+Batching::Batching(BatchingLimits limits) : limits_(limits), pool_(limits.kv_blocks) {
+  TROUPE_CHECK(limits.stages > 0 && limits.in_flight_max > 0 && limits.rows_max > 0 &&
+                   limits.prefill_chunk_max > 0 && limits.running_max > 0,
+               "a limit of nothing would stop everything");
+}
+
+// How long the log may grow: what is wished for, at most to the end of the context.
+Result<uint32_t> Batching::length_granted(const BatchRequest& request) const {
+  const auto refuse = [](std::string message) {
+    return Error{ErrorCode::kInvalidArgument, std::move(message)};
+  };
+  if (request.prompt.empty()) return refuse("prompt is empty, at least 1 token is needed");
+  if (request.prompt.size() >= limits_.context_max)
+    return refuse(fmt::format("prompt has {} tokens, the context holds {}", request.prompt.size(),
+                              limits_.context_max));
+  const auto prompt = static_cast<uint32_t>(request.prompt.size());
+  const uint32_t length = prompt + std::min(request.max_tokens, limits_.context_max - prompt);
+  if (request.generated.size() >= length - prompt)
+    return refuse(fmt::format("{} tokens are generated already, asked for are at most {}",
+                              request.generated.size(), length - prompt));
+  const auto is_stop = [&](uint32_t token) {
+    return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=
+           request.stop_tokens.end();
+  };
+  if (std::any_of(request.generated.begin(), request.generated.end(), is_stop))
+    return refuse("a stop token is generated already");
+  // The last token is never fed, so it needs no room.
+  const uint32_t blocks = BlockPool::blocks_for(length - 1);
+  if (blocks > pool_.total())
+    return refuse(fmt::format(
+        "a prompt of {} tokens and {} to generate need {} KV blocks, there are {} in all", prompt,
+        length - prompt, blocks, pool_.total()));
+  return length;
+}
+
+Result<void> Batching::add(BatchRequest request) {
+  TROUPE_TRY(const uint32_t length_max, length_granted(request));
+  if (by_request_.contains(request.id))
+    return Error{ErrorCode::kAlreadyExists,
+                 fmt::format("request {} is queued or running already", request.id)};
+  if (queue_.size() >= limits_.queue_max)
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("{} requests wait already, the queue holds {}", queue_.size(),
+                             limits_.queue_max)};
+  const Order order = ++last_order_;
+  by_request_[request.id] = order;
+  queue_.insert(order);
+  sequences_.emplace(order, Sequence{.request = std::move(request.id),
+                                     .log = TokenLog(std::move(request.prompt), request.generated),
+                                     .length_max = length_max,
+                                     .sampling = request.sampling,
+                                     .stop_tokens = std::move(request.stop_tokens),
+                                     .id = {},
+                                     .blocks = {}});
+  return {};
+}
+
+std::optional<BatchEvent> Batching::cancel(const RequestId& id) {
+  const auto known = by_request_.find(id);
+  if (known == by_request_.end()) return std::nullopt;
+  const Order order = known->second;
+  Sequence& sequence = sequences_.at(order);
+  BatchEvent event = end(sequence, FinishReason::kCancelled);
+  if (sequence.in_flight) {
+    running_.erase(order);
+    leaving_.insert(order);
+  } else {
+    forget(order);
+  }
+  return event;
+}
+
+void Batching::start_view() {
+  has_view_ = true;
+  in_flight_.clear();
+  for (auto& [order, sequence] : sequences_) {
+    sequence.in_flight = false;
+    sequence.fed = 0;
+    sequence.refusals = 0;  // these are other lives of the stages
+  }
+  const std::set<Order> leaving = leaving_;
+  for (const Order order : leaving) landed(order);
+  released_.clear();  // stages hold nothing
+}
+
+void Batching::stop_view() {
+  has_view_ = false;
+}
+
+std::vector<BatchEvent> Batching::on_sampled(MicroBatchId id, std::span<const SampledRow> rows) {
+  const auto known = in_flight_.find(id);
+  if (known == in_flight_.end()) return {};
+  const InFlight answered = std::move(known->second);
+  in_flight_.erase(known);
+  std::map<SequenceId, const SampledRow*> by_sequence;
+  for (const SampledRow& row : rows) by_sequence.emplace(row.sequence, &row);
+  std::vector<BatchEvent> events;
+  for (size_t i = 0; i < answered.members.size(); ++i) {
+    const PlannedSegment& segment = answered.batch.segments[i];
+    const auto row = by_sequence.find(segment.sequence);
+    take_answer(answered.members[i], segment, row == by_sequence.end() ? nullptr : row->second,
+                events);
+    landed(answered.members[i]);
+  }
+  return events;
+}
+
+void Batching::take_answer(Order order, const PlannedSegment& segment, const SampledRow* row,
+                           std::vector<BatchEvent>& events) {
+  Sequence& sequence = sequences_.at(order);
+  sequence.in_flight = false;
+  if (sequence.ended) return;
+  sequence.fed = segment.position + static_cast<uint32_t>(segment.tokens.size());
+  if (!segment.sample) return;
+  if (row == nullptr) {
+    take_refusal(sequence, "the last stage sent no token", events);
+  } else {
+    take_token(sequence, *row, events);
+  }
+}
+
+void Batching::take_token(Sequence& sequence, const SampledRow& row,
+                          std::vector<BatchEvent>& events) {
+  const uint32_t expected = sequence.log.size();
+  switch (sequence.log.append(row.position, row.token, row.logits_digest)) {
+    case AppendOutcome::kAppended:
+      break;
+    case AppendOutcome::kDivergence:
+      ++figures_.divergences;
+      events.push_back(end(sequence, FinishReason::kFailed,
+                           fmt::format("divergence at position {}: token {} (logits {}) was known, "
+                                       "token {} (logits {}) came",
+                                       row.position, sequence.log.token_at(row.position),
+                                       to_hex(sequence.log.logits_digest_at(row.position)),
+                                       row.token, to_hex(row.logits_digest))));
+      return;
+    case AppendOutcome::kRepeat:
+    case AppendOutcome::kGap:
+      take_refusal(sequence,
+                   fmt::format("the last stage sent the token of position {}, expected was {}",
+                               row.position, expected),
+                   events);
+      return;
+  }
+  sequence.refusals = 0;
+  ++figures_.tokens_generated;
+  BatchEvent event{.id = sequence.request,
+                   .index = sequence.log.generated_size() - 1,
+                   .token = row.token,
+                   .logits_digest = row.logits_digest,
+                   .finish = std::nullopt,
+                   .failure = {}};
+  const auto& stops = sequence.stop_tokens;
+  if (std::find(stops.begin(), stops.end(), row.token) != stops.end()) {
+    event.finish = end(sequence, FinishReason::kStop).finish;
+  } else if (sequence.log.size() == sequence.length_max) {
+    event.finish = end(sequence, FinishReason::kLength).finish;
+  }
+  events.push_back(std::move(event));
+}
+
+std::vector<BatchEvent> Batching::on_refused(MicroBatchId id, const std::string& why) {
+  const auto known = in_flight_.find(id);
+  if (known == in_flight_.end()) return {};
+  const InFlight refused = std::move(known->second);
+  in_flight_.erase(known);
+  // Stages behind the one that refused have not heard of these; forgetting twice does no harm.
+  released_.insert(released_.begin(), refused.batch.released.begin(), refused.batch.released.end());
+  std::vector<BatchEvent> events;
+  for (const Order order : refused.members) {
+    Sequence& sequence = sequences_.at(order);
+    sequence.in_flight = false;
+    if (!sequence.ended) take_refusal(sequence, why, events);
+    landed(order);
+  }
+  return events;
+}
+
+void Batching::take_refusal(Sequence& sequence, const std::string& why,
+                            std::vector<BatchEvent>& events) {
+  sequence.fed = 0;
+  if (++sequence.refusals <= kRefusalsMax) return;
+  events.push_back(end(sequence, FinishReason::kFailed,
+                       fmt::format("refused {} times in a row: {}", sequence.refusals, why)));
+}
+
+void Batching::landed(Order order) {
+  const Sequence& sequence = sequences_.at(order);
+  if (sequence.ended) {
+    forget(order);
+  } else if (sequence.preempted) {
+    requeue(order);
+  }
+}
+
+// The request's last event. The sequence itself is forgotten when nothing of it is in flight.
+BatchEvent Batching::end(Sequence& sequence, FinishReason reason, std::string failure) {
+  sequence.ended = true;
+  by_request_.erase(sequence.request);
+  ++figures_.requests_done;
+  return {.id = sequence.request,
+          .index = sequence.log.generated_size(),
+          .token = std::nullopt,
+          .logits_digest = 0,
+          .finish = reason,
+          .failure = std::move(failure)};
+}
+
+// Its KV is given up: blocks come free, stages are told with the next micro-batch.
+void Batching::stop_running(Order order) {
+  Sequence& sequence = sequences_.at(order);
+  TROUPE_CHECK(!sequence.in_flight, "blocks of a sequence in flight stay its own");
+  running_.erase(order);
+  leaving_.erase(order);
+  if (sequence.id) released_.push_back(sequence.id);
+  pool_.free(sequence.blocks);
+  sequence.blocks.clear();
+  sequence.id = {};
+  sequence.fed = 0;
+  sequence.preempted = false;
+}
+
+void Batching::requeue(Order order) {
+  stop_running(order);
+  queue_.insert(order);  // younger ones are behind it: it is at the front again, or behind older
+                         // ones put back
+}
+
+void Batching::forget(Order order) {
+  queue_.erase(order);
+  stop_running(order);
+  sequences_.erase(order);
+}
+
+std::optional<std::vector<uint32_t>> Batching::generated(const RequestId& id) const {
+  const auto known = by_request_.find(id);
+  if (known == by_request_.end()) return std::nullopt;
+  const auto tokens = sequences_.at(known->second).log.generated();
+  return std::vector<uint32_t>(tokens.begin(), tokens.end());
+}
+
+std::vector<RequestId> Batching::requests() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, order] : by_request_) ids.push_back(id);
+  return ids;
+}
+
+BatchingFigures Batching::figures() const {
+  BatchingFigures figures = figures_;
+  figures.queued = static_cast<uint32_t>(queue_.size());
+  figures.running = static_cast<uint32_t>(running_.size() + leaving_.size());
+  figures.in_flight = static_cast<uint32_t>(in_flight_.size());
+  figures.kv_blocks_used = pool_.used();
+  figures.kv_blocks = pool_.total();
+  return figures;
+}
+
+}  // namespace troupe

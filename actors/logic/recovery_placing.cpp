@@ -1,0 +1,202 @@
+// What the replica does next. advance() is called after every event and takes all steps that the
+// facts allow: place what is nowhere, propose when all are ready. So no step depends on which event
+// came last, and a failure in the middle of a recovery is an event like any other.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "actors/logic/recovery.h"
+#include "base/check.h"
+
+namespace troupe {
+
+ReplicaActions Replica::advance(Instant now, ReplicaActions actions) {
+  if (!settled(now)) return actions;
+  go_back_to_seats(now, actions);
+  place_missing(now, actions);
+  if (all_ready()) {
+    if (!view_is_current()) propose(now, actions);
+  } else if (state_ != ReplicaState::kServing) {
+    const bool all_placed = std::all_of(stages_.begin(), stages_.end(),
+                                        [](const Stage& life) { return life.placed(); });
+    state_ = all_placed ? ReplicaState::kLoading : ReplicaState::kWaiting;
+  }
+  return actions;
+}
+
+// Before the first placement it is worth waiting for all nodes: what is placed is not moved for
+// balance later.
+bool Replica::settled(Instant now) const {
+  const auto taking = static_cast<size_t>(std::count_if(
+      nodes_.begin(), nodes_.end(), [](const NodeFacts& facts) { return !facts.draining; }));
+  return placed_once_ || (taking > 0 && taking >= spec_.nodes_expected) ||
+         (first_tick_ && now - *first_tick_ >= spec_.settle_max);
+}
+
+// A planned move that failed, or that a loss elsewhere overtook, is undone as long as the old seat
+// lives: whoever is ready brings the replica back sooner than whoever still loads. The move is
+// tried again from the next serving view.
+void Replica::go_back_to_seats(Instant now, ReplicaActions& actions) {
+  for (uint32_t stage = 0; stage < view_.seats.size(); ++stage) {
+    Stage& life = stages_[stage];
+    const bool moves_on = life.placed() && state_ == ReplicaState::kServing;
+    if (life.ready() || moves_on || !seat_alive_[stage]) continue;
+    if (life.placed()) stop_on(life.node, life.node_incarnation, stage, actions);
+    const Seat& seat = view_.seats[stage];
+    const Instant not_before = life.not_before;
+    life = Stage{};
+    life.not_before = not_before;
+    life.phase = Stage::Phase::kReady;
+    life.node = seat.node;
+    life.node_incarnation = seat.node_incarnation;
+    life.layers = seat.layers;
+    life.seat = seat;
+    life.since = now;
+  }
+}
+
+// Planned moves start only from a view that serves: a recovery is not the time for them.
+bool Replica::must_move(const Stage& life) const {
+  if (state_ != ReplicaState::kServing || !life.ready()) return false;
+  const NodeFacts* facts = living(life.node, life.node_incarnation);
+  return facts != nullptr && facts->draining;
+}
+
+void Replica::place_missing(Instant now, ReplicaActions& actions) {
+  const auto is_open = [&](const Stage& life) { return !life.placed() || must_move(life); };
+  if (std::none_of(stages_.begin(), stages_.end(), is_open)) return;
+  const auto placements = place(placement_request());
+  if (!placements.ok()) return stuck(placements.error(), now, actions);
+  stuck_.clear();
+  placed_once_ = true;
+  for (const Placement& placement : placements.value()) {
+    const Stage& life = stages_[placement.stage];
+    if (!is_open(life)) continue;
+    const bool failed_there =
+        std::any_of(avoided_.begin(), avoided_.end(), [&](const Refusal& refusal) {
+          return refusal.stage == placement.stage && refusal.node == placement.node;
+        });
+    if (failed_there && now < life.not_before)
+      continue;  // there is no other node: a tick tries again
+    assign(placement, now, actions);
+  }
+}
+
+PlacementRequest Replica::placement_request() const {
+  PlacementRequest request{.layers = spec_.layers,
+                           .layer_bytes = spec_.layer_bytes,
+                           .embedding_bytes = spec_.embedding_bytes,
+                           .head_bytes = spec_.head_bytes,
+                           .layer_cost = spec_.layer_cost,
+                           .embedding_cost = spec_.embedding_cost,
+                           .head_cost = spec_.head_cost,
+                           .stages = spec_.stages,
+                           .layer_split = spec_.layer_split,
+                           .nodes = nodes_,
+                           .kept = {},
+                           .barred = {},
+                           .avoided = {}};
+  for (uint32_t stage = 0; stage < stages_.size(); ++stage) {
+    const Stage& life = stages_[stage];
+    if (life.placed() && !must_move(life)) request.kept.push_back({stage, life.node, life.layers});
+  }
+  for (const Refusal& refusal : barred_) request.barred.push_back({refusal.stage, refusal.node});
+  for (const Refusal& refusal : avoided_) request.avoided.push_back({refusal.stage, refusal.node});
+  return request;
+}
+
+void Replica::assign(const Placement& placement, Instant now, ReplicaActions& actions) {
+  const auto facts = std::find_if(nodes_.begin(), nodes_.end(), [&](const NodeFacts& candidate) {
+    return candidate.node == placement.node;
+  });
+  TROUPE_CHECK(facts != nodes_.end(), "stages are placed on members only");
+  Stage& life = stages_[placement.stage];
+  std::string cause = life.ready() ? fmt::format("{} is draining", life.node) : life.cause;
+  life = Stage{};
+  life.phase = Stage::Phase::kLoading;
+  life.node = placement.node;
+  life.node_incarnation = facts->incarnation;
+  life.layers = placement.layers;
+  life.since = now;
+  life.cause = std::move(cause);
+  actions.push_back(
+      AssignAction{placement.node, facts->incarnation, placement.stage, placement.layers});
+}
+
+// Said once for each reason. A replica that serves is not stuck: it only cannot move.
+void Replica::stuck(const Error& why, Instant now, ReplicaActions& actions) {
+  const bool serves = state_ == ReplicaState::kServing;
+  std::string text = (serves ? "cannot move off a draining node: " : "stuck: ") + why.message;
+  if (stuck_ == text) return;
+  stuck_ = text;
+  note(now, std::move(text));
+  if (!serves) actions.push_back(StuckAction{why});
+}
+
+bool Replica::all_ready() const {
+  return std::all_of(stages_.begin(), stages_.end(),
+                     [](const Stage& life) { return life.ready(); });
+}
+
+bool Replica::view_is_current() const {
+  if (state_ == ReplicaState::kWaiting || state_ == ReplicaState::kLoading) return false;
+  for (size_t stage = 0; stage < stages_.size(); ++stage)
+    if (view_.seats[stage].incarnation != stages_[stage].seat.incarnation) return false;
+  return true;
+}
+
+void Replica::propose(Instant now, ReplicaActions& actions) {
+  if (state_ == ReplicaState::kServing)
+    actions.push_back(
+        PauseAction{fmt::format("view {} gives way to a planned move", view_.number.value)});
+  for (uint32_t stage = 0; stage < view_.seats.size(); ++stage) {
+    const Seat& seat = view_.seats[stage];
+    if (seat_alive_[stage] && seat.node != stages_[stage].node)
+      leftovers_.push_back({stage, seat.node, seat.node_incarnation});
+  }
+  view_.number = ViewNumber{std::max(last_, view_.number).value + 1};
+  view_.seats.clear();
+  for (const Stage& life : stages_) view_.seats.push_back(life.seat);
+  seat_alive_.assign(stages_.size(), true);
+  state_ = ReplicaState::kProposing;
+  step_since_ = now;
+  actions.push_back(ProposeAction{view_});
+}
+
+void Replica::serve(Instant now, ReplicaActions& actions) {
+  state_ = ReplicaState::kServing;
+  note(now, fmt::format("view {} serves: {}", view_.number.value, changes_text()));
+  for (const Leftover& leftover : leftovers_)
+    if (stages_[leftover.stage].node != leftover.node)
+      stop_on(leftover.node, leftover.node_incarnation, leftover.stage, actions);
+  leftovers_.clear();
+  avoided_.clear();
+  stuck_.clear();
+  served_ = view_.seats;
+  for (Stage& life : stages_) life.cause.clear();
+  actions.push_back(ServeAction{view_});
+}
+
+// What is different from the last view that served, and why.
+std::string Replica::changes_text() const {
+  std::string text;
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    const Seat& seat = view_.seats[stage];
+    const std::string& cause = stages_[stage].cause;
+    std::string change;
+    if (served_.empty()) {
+      change = fmt::format("stage {} on {}", stage, seat.node);
+    } else if (served_[stage].node != seat.node) {
+      change = fmt::format("stage {} moved from {} to {}", stage, served_[stage].node, seat.node);
+    } else if (served_[stage].incarnation != seat.incarnation) {
+      change = fmt::format("stage {} restarted on {}", stage, seat.node);
+    } else {
+      continue;
+    }
+    if (!served_.empty() && !cause.empty()) change += fmt::format(" ({})", cause);
+    text += (text.empty() ? "" : ", ") + change;
+  }
+  return text.empty() ? "as before" : text;
+}
+
+}  // namespace troupe
