@@ -359,8 +359,9 @@ struct ServingState {  // from the scheduler: may requests be taken?
   bool serving = false;
   std::string why;
 };
+struct GatewayBinding;  // actors/gateway.h: what exists only after it
 using GatewayActor =
-    caf::typed_actor<caf::reacts_to<GenerateOrder>, caf::reacts_to<DetachSink>, caf::reacts_to<CancelOrder>,
+    caf::typed_actor<caf::reacts_to<GatewayBinding>, caf::reacts_to<GenerateOrder>, caf::reacts_to<DetachSink>, caf::reacts_to<CancelOrder>,
                      caf::reacts_to<StatusOrder>, caf::reacts_to<InjectOrder>, caf::reacts_to<BatchEvents>,
                      caf::reacts_to<ServingState>, caf::reacts_to<Shutdown>, caf::reacts_to<Tick>>;
 using ServingListener = caf::typed_actor<caf::reacts_to<ServingState>>;
@@ -440,4 +441,5 @@ TROUPE_LOCAL_MESSAGE(CancelOrder)
 TROUPE_LOCAL_MESSAGE(StatusOrder)
 TROUPE_LOCAL_MESSAGE(InjectOrder)
 TROUPE_LOCAL_MESSAGE(ServingState)
+TROUPE_LOCAL_MESSAGE(GatewayBinding)
 #undef TROUPE_LOCAL_MESSAGE

@@ -16,18 +16,13 @@
 #include <vector>
 
 #include "actors/rpc/status.h"
+#include "base/chat.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/sampling.h"
 #include "base/time.h"
 
 namespace troupe {
-
-struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"; the model's chat template decides
-  std::string content;
-  friend bool operator==(const ChatMessage&, const ChatMessage&) = default;
-};
 
 // A checked request (actors/rpc/validate.h says what that means). Exactly one of prompt, messages
 // and prompt_tokens is not empty.
