@@ -1,7 +1,6 @@
 #include "actors/rpc/guarded_stream.h"
 
 #include <fmt/format.h>
-#include <kj/debug.h>
 
 namespace troupe::rpc {
 namespace {
@@ -18,7 +17,8 @@ GuardedStream::GuardedStream(kj::Own<kj::AsyncIoStream> inner, kj::Timer& timer,
 kj::Exception GuardedStream::refuse(Error error) {
   refused_(error);
   refused_ = [](const Error&) {};
-  return KJ_EXCEPTION(FAILED, "connection refused", error.message.c_str());
+  return kj::Exception(kj::Exception::Type::FAILED, __FILE__, __LINE__,
+                       kj::heapString(error.message.data(), error.message.size()));
 }
 
 kj::Promise<size_t> GuardedStream::tryRead(void* buffer, size_t min_bytes, size_t max_bytes) {
