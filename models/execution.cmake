@@ -1,5 +1,6 @@
 # What runs the layers of a model.
 list(APPEND MODEL_SOURCES
+  evaluate.cpp
   forward.cpp
   kv_cache.cpp
   sampler.cpp
