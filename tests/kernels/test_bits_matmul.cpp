@@ -1,0 +1,139 @@
+// Products of every type and odd shape: bits equal to the reference, and a wrong order is noticed.
+#include <boost/test/unit_test.hpp>
+
+#include "tests/kernels/backend_fixture.h"
+
+namespace troupe::test {
+
+namespace {
+
+constexpr DataType kTypes[] = {DataType::kF32, DataType::kF16, DataType::kQ8_0, DataType::kQ4_0,
+                               DataType::kQ4_1};
+
+struct Case {
+  size_t rows;     // of x
+  size_t outputs;  // of W
+  size_t k;
+};
+
+std::vector<float> multiply(Operators& operators, const Case& shape, DataType type,
+                            const std::vector<std::byte>& bytes, const std::vector<float>& x) {
+  const auto weights = pack(operators, type, shape.outputs, shape.k, bytes);
+  std::vector<float> y(shape.rows * shape.outputs, 7.0F);
+  const MatmulOutput output{view(y, shape.rows), weights.get()};
+  operators.matmul({&output, 1}, view(x, shape.rows));
+  return y;
+}
+
+void compare(const Case& shape, DataType type, Kind kind, uint64_t seed) {
+  Inputs inputs(seed);
+  const auto bytes = inputs.weight(type, shape.outputs, shape.k, kind);
+  const auto x = inputs.values(shape.rows * shape.k, kind);
+  const auto expected = multiply(*reference(), shape, type, bytes, x);
+  for (Backend& backend : backends()) {
+    const auto y = multiply(*backend.operators, shape, type, bytes, x);
+    BOOST_TEST(first_difference(y, expected) == expected.size(),
+               backend.name << " " << to_string(type) << " rows " << shape.rows << " outputs "
+                            << shape.outputs << " k " << shape.k << " kind "
+                            << static_cast<int>(kind) << " seed " << seed);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(kernel_bits_matmul)
+
+BOOST_AUTO_TEST_CASE(products_of_odd_shapes_equal_the_reference) {
+  uint64_t seed = 100;
+  for (const DataType type : kTypes)
+    for (const size_t rows : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 11U, 13U})
+      for (const size_t outputs : {1U, 5U, 8U, 16U, 23U, 70U})
+        for (const size_t k : {32U, 64U, 96U, 288U, 576U})
+          compare({rows, outputs, k}, type, Kind::kTame, ++seed);
+}
+
+BOOST_AUTO_TEST_CASE(float_products_of_ragged_lengths_equal_the_reference) {
+  uint64_t seed = 2000;
+  for (const DataType type : {DataType::kF32, DataType::kF16})
+    for (const size_t k : {1U, 7U, 31U, 33U, 65U, 257U, 300U})
+      for (const size_t rows : {1U, 4U, 9U}) compare({rows, 83, k}, type, Kind::kWide, ++seed);
+}
+
+BOOST_AUTO_TEST_CASE(not_a_number_infinity_and_extremes_equal_the_reference) {
+  uint64_t seed = 3000;
+  for (const Kind kind : {Kind::kWide, Kind::kWild})
+    for (const DataType type : kTypes)
+      for (const size_t rows : {1U, 3U, 8U})
+        for (const size_t k : {32U, 256U, 576U}) compare({rows, 40, k}, type, kind, ++seed);
+}
+
+BOOST_AUTO_TEST_CASE(large_products_equal_the_reference) {
+  for (const DataType type : kTypes) compare({33, 320, 1536}, type, Kind::kTame, 4000);
+}
+
+// The largest block sums there are: every nibble 15 (byte -128) against activations that all
+// quantise to ±127.
+BOOST_AUTO_TEST_CASE(the_largest_block_sums_do_not_overflow) {
+  const Case shape{5, 17, 96};
+  for (const DataType type : {DataType::kQ8_0, DataType::kQ4_0, DataType::kQ4_1})
+    for (const float sign : {1.0F, -1.0F}) {
+      Inputs inputs(5);
+      auto bytes = inputs.weight(type, shape.outputs, shape.k, Kind::kTame);
+      const size_t scales = type == DataType::kQ4_1 ? 4 : 2;
+      const std::byte most = type == DataType::kQ8_0 ? std::byte{0x80} : std::byte{0xFF};
+      for (size_t i = 0; i < bytes.size(); ++i)
+        if (i % block_bytes(type) >= scales) bytes[i] = most;
+      const std::vector<float> x(shape.rows * shape.k, sign);
+      const auto expected = multiply(*reference(), shape, type, bytes, x);
+      for (Backend& backend : backends())
+        BOOST_TEST(differences(multiply(*backend.operators, shape, type, bytes, x), expected) == 0U,
+                   backend.name << " " << to_string(type));
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_group_of_mixed_types_equals_the_reference) {
+  const size_t k = 160, rows = 6;
+  const auto multiply_group = [&](Operators& operators) {
+    Inputs inputs(6000);
+    const auto x = inputs.values(rows * k, Kind::kTame);
+    std::vector<std::unique_ptr<Weights>> weights;
+    std::vector<std::vector<float>> y;
+    std::vector<MatmulOutput> outputs;
+    for (const DataType type : kTypes) {
+      const size_t n = 9 + inputs.below(90);
+      weights.push_back(pack(operators, type, n, k, inputs.weight(type, n, k, Kind::kTame)));
+      y.emplace_back(rows * n);
+    }
+    for (size_t i = 0; i < weights.size(); ++i)
+      outputs.push_back({view(y[i], rows), weights[i].get()});
+    operators.matmul(outputs, view(x, rows));
+    std::vector<float> all;
+    for (const auto& part : y) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  const auto expected = multiply_group(*reference());
+  for (Backend& backend : backends())
+    BOOST_TEST(differences(multiply_group(*backend.operators), expected) == 0U, backend.name);
+}
+
+// The negative control: this comparison fails when the order of a sum depends on the batch.
+BOOST_AUTO_TEST_CASE(a_split_k_product_is_noticed) {
+  const Case shape{4, 64, 576};
+  for (const DataType type : kTypes)
+    for (const KernelChoice kernels : {KernelChoice::kReference, KernelChoice::kAvx2}) {
+      Inputs inputs(7000);
+      const auto bytes = inputs.weight(type, shape.outputs, shape.k, Kind::kTame);
+      const auto x = inputs.values(shape.rows * shape.k, Kind::kTame);
+      const auto expected = multiply(*reference(), shape, type, bytes, x);
+      auto control = make_operators({.kernels = kernels, .test_split_k = true}).value();
+      const auto wrong = multiply(*control, shape, type, bytes, x);
+      BOOST_TEST(differences(wrong, expected) > expected.size() / 20, to_string(type));
+      const std::vector<float> alone(x.begin(), x.begin() + static_cast<ptrdiff_t>(shape.k));
+      const auto right = multiply(*control, {1, shape.outputs, shape.k}, type, bytes, alone);
+      BOOST_TEST(first_difference(right, expected) == right.size(), to_string(type));
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace troupe::test
