@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -92,6 +93,7 @@ BatcherActor::behavior_type batcher_actor(BatcherActor::stateful_pointer<Batcher
              BindReceiver{state.options.incarnation,
                           caf::actor_cast<FrameReceiver>(caf::strong_actor_ptr{self->ctrl()})});
   self->delayed_send(self, state.options.tick, Tick{});
+  self->set_exception_handler(keep_text);
   return {
       [&state](const Submit& order) {
         auto added = state.batching->add(order.request);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -244,6 +245,7 @@ GatewayActor::behavior_type gateway_actor(GatewayActor::stateful_pointer<Gateway
   state.self = self;
   state.options = std::move(options);
   self->delayed_send(self, state.options.tick, Tick{});
+  self->set_exception_handler(keep_text);
   return {
       [&state](const GatewayBinding& binding) {
         state.batcher = binding.batcher;

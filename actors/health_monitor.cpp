@@ -1,5 +1,7 @@
 #include "actors/health_monitor.h"
 
+#include "actors/exceptions.h"
+
 #include <algorithm>
 
 namespace troupe {
@@ -50,6 +52,7 @@ HealthMonitor::behavior_type health_monitor(HealthMonitor::stateful_pointer<Heal
   state.options = options;
   state.tick_due = self->clock().now() + options.tick;
   self->delayed_send(self, options.tick, Tick{});
+  self->set_exception_handler(keep_text);
   return {
       [&state](const WatchPeer& watch) {
         state.watched.erase(watch.link);

@@ -1,5 +1,6 @@
 #include "actors/ledger.h"
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -8,6 +9,7 @@ LedgerActor::behavior_type ledger_actor(LedgerActor::stateful_pointer<LedgerStat
                                         std::shared_ptr<std::unique_ptr<LedgerStore>> store) {
   LedgerState& state = self->state;
   state.store = std::move(*store);
+  self->set_exception_handler(keep_text);
   return {
       [&state](const CreateRecord& order) {
         auto created = state.store->create(order.record);

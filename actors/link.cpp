@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -92,6 +93,7 @@ LinkActor::behavior_type link_actor(LinkActor::stateful_pointer<LinkState> self,
   LinkState& state = self->state;
   state.self = self;
   state.options = std::move(options);
+  self->set_exception_handler(keep_text);
   return {
       [&state](const SendFrame& order) { state.send(order); },
       [&state](const BindReceiver& bind) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -19,6 +20,7 @@ Result<ModelPtr> open_model(const std::string& path, const std::string& content_
 
 ModelRegistry::behavior_type model_registry(ModelRegistry::stateful_pointer<RegistryState> self) {
   RegistryState& state = self->state;
+  self->set_exception_handler(keep_text);
   return {
       [&state](const OpenModel& order) {
         if (ModelPtr shared = state.open[order.path].lock();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -86,6 +87,7 @@ NodeActor::behavior_type node_actor(NodeActor::stateful_pointer<NodeActorState> 
   NodeActorState& state = self->state;
   state.self = self;
   state.options = std::move(options);
+  self->set_exception_handler(keep_text);
   return {
       [&state](const PeerJoined& event) { state.joined(event); },
       [&state](const PeerLeft& event) {

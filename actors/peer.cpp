@@ -2,6 +2,7 @@
 
 #include <caf/send.hpp>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -212,6 +213,7 @@ PeerActor::behavior_type peer_actor(PeerActor::stateful_pointer<PeerState> self,
   state.self = self;
   state.options = std::move(options);
   self->delayed_send(self, state.options.tick, Tick{});
+  self->set_exception_handler(keep_text);
   return {
       [&state](const BindPeerListeners& bound) { state.bind(bound); },
       [&state](const CallPeer& order) -> caf::result<PeerAnswer> {

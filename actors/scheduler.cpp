@@ -5,6 +5,7 @@
 #include "actors/model_registry.h"
 #include "actors/owed_promise.h"
 #include "actors/replica_spec.h"
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -12,7 +13,7 @@ namespace {
 constexpr size_t kEventsKept = 64;
 }
 
-void SchedulerState::begin() {
+void SchedulerState::start() {
   note(fmt::format("head {} starts, deployment {}", options.self, options.deployment.name));
   self->request(options.registry, caf::infinite, OpenModel{options.deployment.model_path, ""})
       .then([this](const OpenedModel& opened) { model_opened(opened); },
@@ -323,8 +324,9 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
   SchedulerState& state = self->state;
   state.self = self;
   state.options = std::move(options);
-  state.begin();
+  state.start();
   self->delayed_send(self, state.options.tick, Tick{});
+  self->set_exception_handler(keep_text);
   return {
       [&state](const PeerJoined& event) { state.joined(event); },
       [&state](const PeerLeft& event) {

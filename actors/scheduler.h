@@ -75,7 +75,7 @@ struct SchedulerState {
   uint64_t tokens_at_last_status = 0;
   Instant last_status;
 
-  void begin();
+  void start();
   void model_opened(const OpenedModel& opened);
   void view_read(const ViewOutcome& outcome);
   void joined(const PeerJoined& event);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "actors/exceptions.h"
 #include "actors/model_registry.h"
 #include "base/log.h"
 #include "kernels/backend.h"
@@ -232,6 +233,7 @@ StageActor::behavior_type stage_actor(StageActor::stateful_pointer<StageState> s
   state.options = std::move(options);
   state.fence = std::make_unique<ViewFence>(state.options.incarnation);
   state.born = self->clock().now();
+  self->set_exception_handler(keep_text);
   const StageActor me = self;
   state.compute = state.options.compute(
       state.options.spec.stage,

@@ -25,8 +25,6 @@ struct StageOptions {
   uint64_t process = 0;
   ComputeFactory compute;
   ProgramMaker programs;
-  Duration figures_interval = 1s;
-  std::function<void(StageFigures)> report;  // called every figures_interval; may be empty
 };
 
 struct StageState {

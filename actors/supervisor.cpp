@@ -2,6 +2,7 @@
 
 #include <caf/send.hpp>
 
+#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -364,6 +365,7 @@ Supervisor::behavior_type supervisor(Supervisor::stateful_pointer<SupervisorStat
     state.actor_down(down.source, "failed: " + state.self->system().render(down.reason));
   });
   self->delayed_send(self, state.options.figures_interval, Tick{});
+  self->set_exception_handler(keep_text);
   return {
       [&state](const HostStage& order) -> caf::result<HostedStage> {
         auto promise = state.self->make_response_promise<HostedStage>();

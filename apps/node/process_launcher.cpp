@@ -1,0 +1,137 @@
+#include "apps/node/process_launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+
+extern char** environ;  // NOLINT: POSIX names it so
+
+namespace troupe {
+namespace {
+
+std::string describe(int status) {
+  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {}", WTERMSIG(status));
+  return fmt::format("ended with code {}", WEXITSTATUS(status));
+}
+
+void close_all(const LinkSockets& sockets) {
+  ::close(sockets.messages);
+  ::close(sockets.beats);
+}
+
+// The sockets above the numbers the child wants them at, so that one dup2 cannot overwrite the other's source.
+LinkSockets above_targets(const LinkSockets& sockets) {
+  constexpr int kFirst = 16;
+  const LinkSockets moved{::fcntl(sockets.messages, F_DUPFD_CLOEXEC, kFirst),
+                          ::fcntl(sockets.beats, F_DUPFD_CLOEXEC, kFirst)};
+  close_all(sockets);
+  return moved;
+}
+
+Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& arguments,
+                    const LinkSockets& sockets) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_adddup2(&actions, sockets.messages, kStageMessagesFd);
+  ::posix_spawn_file_actions_adddup2(&actions, sockets.beats, kStageBeatsFd);
+  // The daemon blocks the signals it waits for; the child sets up its own.
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t process = 0;
+  const int status = ::posix_spawn(&process, program.c_str(), &actions, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (status != 0)
+    return Error{status == EAGAIN || status == ENOMEM ? ErrorCode::kResourceExhausted : ErrorCode::kIo,
+                 fmt::format("starting {}: {}", program, std::strerror(status))};
+  return process;
+}
+
+}  // namespace
+
+ProcessLauncher::~ProcessLauncher() {
+  std::map<uint64_t, std::thread> running;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = nullptr;
+    for (const auto& [process, thread] : running_) ::kill(static_cast<pid_t>(process), SIGKILL);
+    running.swap(running_);
+  }
+  for (auto& [process, thread] : running) thread.join();
+  for (std::thread& thread : finished_) thread.join();
+}
+
+void ProcessLauncher::on_ended(std::function<void(uint64_t, std::string)> ended) {
+  const std::lock_guard lock(mutex_);
+  ended_ = std::move(ended);
+}
+
+Result<uint64_t> ProcessLauncher::launch(const LaunchOrder& order) {
+  TROUPE_TRY(LinkSocketPair pair, make_link_sockets());
+  std::vector<std::string> arguments = options_.arguments;
+  arguments.insert(arguments.end(), {"--stage-process", order.child});
+  const LinkSockets theirs = above_targets(pair.theirs);
+  const auto process = spawn(options_.program, arguments, theirs);
+  close_all(theirs);
+  if (!process.ok()) {
+    close_all(pair.ours);
+    return process.error();
+  }
+  const auto adopted = options_.adopt(pair.ours);
+  if (!adopted.ok()) {
+    ::kill(process.value(), SIGKILL);
+    ::waitpid(process.value(), nullptr, 0);
+    return adopted.error();
+  }
+  const std::lock_guard lock(mutex_);
+  for (std::thread& thread : finished_) thread.join();
+  finished_.clear();
+  running_.emplace(static_cast<uint64_t>(process.value()),
+                   std::thread([this, pid = process.value()] { wait_for(pid); }));
+  return static_cast<uint64_t>(process.value());
+}
+
+void ProcessLauncher::wait_for(int process) {
+  // First only look, so that the number stays taken until kill() can no longer mean it.
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  std::function<void(uint64_t, std::string)> ended;
+  int status = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ::waitpid(process, &status, 0);
+    const auto found = running_.find(static_cast<uint64_t>(process));
+    if (found != running_.end()) {
+      finished_.push_back(std::move(found->second));
+      running_.erase(found);
+    }
+    ended = ended_;
+  }
+  if (ended) ended(static_cast<uint64_t>(process), describe(status));
+}
+
+void ProcessLauncher::kill(uint64_t process) { signal(process, SIGKILL); }
+void ProcessLauncher::terminate(uint64_t process) { signal(process, SIGTERM); }
+
+void ProcessLauncher::signal(uint64_t process, int number) {
+  const std::lock_guard lock(mutex_);
+  if (running_.contains(process)) ::kill(static_cast<pid_t>(process), number);
+}
+
+}  // namespace troupe
