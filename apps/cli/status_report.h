@@ -1,0 +1,15 @@
+// A cluster's status for people and for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "actors/rpc/status.h"
+
+namespace troupe::cli {
+
+std::string status_text(const ClusterStatus& status);
+// Field names as in actors/rpc/status.h; incarnations and the like as hexadecimal text.
+nlohmann::ordered_json status_json(const ClusterStatus& status);
+
+}  // namespace troupe::cli

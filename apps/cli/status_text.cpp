@@ -1,0 +1,141 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "apps/cli/status_report.h"
+#include "apps/cli/terminal.h"
+
+namespace troupe::cli {
+namespace {
+
+using Cell = Table::Cell;
+
+constexpr size_t kEventsShown = 12;
+
+Style style_of(NodeState state) {
+  return state == NodeState::kAlive     ? Style::kGood
+         : state == NodeState::kSuspect ? Style::kWarn
+                                        : Style::kBad;
+}
+
+Style style_of(DeploymentState state) {
+  switch (state) {
+    case DeploymentState::kServing:
+      return Style::kGood;
+    case DeploymentState::kLoading:
+    case DeploymentState::kRecovering:
+      return Style::kWarn;
+    case DeploymentState::kFailed:
+      return Style::kBad;
+    case DeploymentState::kStopped:
+      return Style::kFaint;
+  }
+  return Style::kPlain;
+}
+
+std::string milliseconds(double p50, double p99) {
+  return p50 == 0 && p99 == 0 ? "-" : fmt::format("{:.2f} / {:.2f} ms", p50, p99);
+}
+
+std::string process_text(uint64_t process) {
+  return process == 0 ? "in daemon" : std::to_string(process);
+}
+
+std::string nodes_text(const ClusterStatus& status) {
+  Table table({{"node"},
+               {"role"},
+               {"state"},
+               {"pid", true},
+               {"address"},
+               {"cores", true},
+               {"memory free", true},
+               {"up", true},
+               {"restarts", true}});
+  for (const NodeStatus& node : status.nodes)
+    table.add({{printable(node.id), false, Style::kStrong},
+               {printable(node.role)},
+               {to_string(node.state), false, style_of(node.state)},
+               {std::to_string(node.process)},
+               {printable(node.address)},
+               {std::to_string(node.cores)},
+               {fmt::format("{} of {}", human_bytes(node.memory_free_bytes),
+                            human_bytes(node.memory_total_bytes))},
+               {human_duration(std::chrono::milliseconds{node.uptime_ms})},
+               {std::to_string(node.restarts)}});
+  return table.text("  ");
+}
+
+std::string stages_text(const DeploymentStatus& deployment) {
+  Table table({{"stage", true},
+               {"node"},
+               {"layers"},
+               {"pid", true},
+               {"busy", true},
+               {"tokens/s", true},
+               {"step p50 / p99", true},
+               {"hop p50 / p99", true},
+               {"weights", true},
+               {"KV cache", true}});
+  for (const StageStatus& stage : deployment.stages)
+    table.add({{std::to_string(stage.index)},
+               {printable(stage.node), false, Style::kStrong},
+               {fmt::format("{}-{}", stage.layer_first,
+                            std::max(stage.layer_last, stage.layer_first + 1) - 1)},
+               {process_text(stage.process)},
+               {fmt::format("{:.0f} %", stage.busy_fraction * 100)},
+               {fmt::format("{:.1f}", stage.tokens_per_second)},
+               {milliseconds(stage.step_p50_ms, stage.step_p99_ms)},
+               {milliseconds(stage.hop_p50_ms, stage.hop_p99_ms)},
+               {human_bytes(stage.weight_bytes)},
+               {human_bytes(stage.kv_bytes)}});
+  return table.empty() ? "  no stages yet\n" : table.text("  ");
+}
+
+std::string deployment_text(const DeploymentStatus& deployment) {
+  std::string text =
+      fmt::format("{}  {}  view {}", styled(printable(deployment.name), Style::kStrong),
+                  styled(to_string(deployment.state), style_of(deployment.state)), deployment.view);
+  if (!deployment.detail.empty()) text += "  " + printable(deployment.detail);
+  const BatcherStatus& batcher = deployment.batcher;
+  text += "\n" + stages_text(deployment);
+  text += fmt::format(
+      "  {} running, {} waiting; {:.1f} tokens/s; {} of {} KV blocks; {} tokens generated, {} "
+      "computed again after failures\n",
+      batcher.requests_running, batcher.requests_queued, batcher.tokens_per_second,
+      batcher.kv_blocks_used, batcher.kv_blocks_total, batcher.tokens_generated,
+      batcher.tokens_replayed);
+  return text;
+}
+
+std::string events_text(const ClusterStatus& status) {
+  std::string text;
+  const size_t skipped =
+      status.events.size() > kEventsShown ? status.events.size() - kEventsShown : 0;
+  for (size_t i = skipped; i < status.events.size(); ++i) {
+    const ClusterEvent& event = status.events[i];
+    const std::time_t seconds = static_cast<std::time_t>(event.unix_ms / 1000);
+    text += fmt::format("  {}  {}\n",
+                        styled(fmt::format("{:%H:%M:%S}", fmt::localtime(seconds)), Style::kFaint),
+                        printable(event.text));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string status_text(const ClusterStatus& status) {
+  std::string text = fmt::format("{}  troupe {}  faults survived: {}\n\n",
+                                 styled("cluster " + printable(status.cluster_id), Style::kStrong),
+                                 printable(status.version),
+                                 styled(std::to_string(status.faults_survived),
+                                        status.faults_survived > 0 ? Style::kGood : Style::kPlain));
+  text += nodes_text(status);
+  for (const DeploymentStatus& deployment : status.deployments)
+    text += "\n" + deployment_text(deployment);
+  if (!status.events.empty()) text += "\nrecent events\n" + events_text(status);
+  return text;
+}
+
+}  // namespace troupe::cli
