@@ -13,8 +13,9 @@ namespace troupe::avx2 {
 namespace {
 
 constexpr size_t kPage = 64;
-constexpr size_t kTile = 32;   // columns a tile computes: 4 vectors
-constexpr size_t kShared = 4;  // from so many queries on, widening a page first pays
+constexpr size_t kTile = 32;     // columns a tile computes: 4 vectors
+constexpr size_t kTogether = 3;  // 12 sums of 8 lanes, 3 registers for what they read
+constexpr size_t kShared = 4;    // from so many queries on, widening a page first pays
 
 TROUPE_AVX2 size_t padded(size_t head_dim) {
   return (head_dim + kTile - 1) / kTile * kTile;
@@ -34,25 +35,51 @@ TROUPE_AVX2 void accumulate(const float* const (&a)[kQueries], const Element* m,
     }
 }
 
-// Scores of all 64 positions, slice by slice (N2), times the scale.
+template <size_t kQueries>
+TROUPE_AVX2 void clear(F32x8 (&acc)[kQueries][4]) {
+  for (auto& row : acc)
+    for (F32x8& lane : row) lane = F32x8::zero();
+}
+
+// 32 scores before scaling, slice by slice (N2).
 template <class Element, size_t kQueries>
-TROUPE_AVX2 void score_page(const float* const (&q)[kQueries], const Element* keys, size_t head_dim,
-                            float scale, float (&scores)[2][kPage]) {
+TROUPE_AVX2 void score_tile(const float* const (&q)[kQueries], const Element* keys, size_t head_dim,
+                            F32x8 (&total)[kQueries][4]) {
   const size_t blocks = slice_blocks(head_dim);
-  for (size_t p = 0; p < kPage; p += kTile) {
-    F32x8 sums[kQueries][4][kSlices];
-    for (size_t s = 0; s < kSlices; ++s) {
-      F32x8 acc[kQueries][4];
-      for (auto& row : acc)
-        for (F32x8& lane : row) lane = F32x8::zero();
-      const size_t end = smaller(slice_begin(s + 1, blocks) * kSliceBlock, head_dim);
-      accumulate(q, keys + p, kPage, slice_begin(s, blocks) * kSliceBlock, end, acc);
-      for (size_t i = 0; i < kQueries; ++i)
-        for (size_t v = 0; v < 4; ++v) sums[i][v][s] = acc[i][v];
-    }
+  if (blocks == 2) {
+    // Slices 3 and 7 hold a block each and the other six are +0.0: the tree is (s3 + 0) + (s7 + 0).
+    F32x8 last[kQueries][4];
+    clear(total);
+    clear(last);
+    accumulate(q, keys, kPage, 0, kSliceBlock, total);
+    accumulate(q, keys, kPage, kSliceBlock, head_dim, last);
     for (size_t i = 0; i < kQueries; ++i)
       for (size_t v = 0; v < 4; ++v)
-        store(scores[i] + p + v * 8, combine_slices(sums[i][v]) * F32x8::set(scale));
+        total[i][v] = (total[i][v] + F32x8::zero()) + (last[i][v] + F32x8::zero());
+    return;
+  }
+  F32x8 sums[kQueries][4][kSlices];
+  for (size_t s = 0; s < kSlices; ++s) {
+    F32x8 acc[kQueries][4];
+    clear(acc);
+    const size_t end = smaller(slice_begin(s + 1, blocks) * kSliceBlock, head_dim);
+    accumulate(q, keys, kPage, slice_begin(s, blocks) * kSliceBlock, end, acc);
+    for (size_t i = 0; i < kQueries; ++i)
+      for (size_t v = 0; v < 4; ++v) sums[i][v][s] = acc[i][v];
+  }
+  for (size_t i = 0; i < kQueries; ++i)
+    for (size_t v = 0; v < 4; ++v) total[i][v] = combine_slices(sums[i][v]);
+}
+
+// Scores of all 64 positions.
+template <class Element, size_t kQueries>
+TROUPE_AVX2 void score_page(const float* const (&q)[kQueries], const Element* keys, size_t head_dim,
+                            float scale, float (&scores)[kTogether][kPage]) {
+  for (size_t p = 0; p < kPage; p += kTile) {
+    F32x8 total[kQueries][4];
+    score_tile(q, keys + p, head_dim, total);
+    for (size_t i = 0; i < kQueries; ++i)
+      for (size_t v = 0; v < 4; ++v) store(scores[i] + p + v * 8, total[i][v] * F32x8::set(scale));
   }
 }
 
@@ -123,7 +150,7 @@ TROUPE_AVX2 void merge_tile(float* y, const F32x8 (&page)[4], size_t left, bool 
 template <class Element, size_t kQueries>
 TROUPE_AVX2 void attend(Query* const (&queries)[kQueries], size_t first, const Element* keys,
                         const Element* values, size_t value_stride, size_t head_dim, float scale) {
-  alignas(32) float e[2][kPage];
+  alignas(32) float e[kTogether][kPage];
   const float* vectors[kQueries];
   for (size_t i = 0; i < kQueries; ++i) vectors[i] = queries[i]->q;
   score_page(vectors, keys, head_dim, scale, e);
@@ -144,8 +171,7 @@ TROUPE_AVX2 void attend(Query* const (&queries)[kQueries], size_t first, const E
   }
   for (size_t d = 0; d < head_dim; d += kTile) {
     F32x8 acc[kQueries][4];
-    for (auto& row : acc)
-      for (F32x8& lane : row) lane = F32x8::zero();
+    clear(acc);
     accumulate(vectors, values + d, value_stride, 0, common, acc);
     for (size_t i = 0; i < kQueries; ++i) {
       const float* const vector[1] = {vectors[i]};
@@ -157,25 +183,24 @@ TROUPE_AVX2 void attend(Query* const (&queries)[kQueries], size_t first, const E
   }
 }
 
-// Queries two by two.
+// Queries three by three.
 template <class Element>
 TROUPE_AVX2 void attend_all(Query* queries, size_t count, size_t first, const Element* keys,
                             const Element* values, size_t value_stride, size_t head_dim,
                             float scale) {
-  Query* waiting = nullptr;
+  Query* group[kTogether];
+  size_t size = 0;
   for (size_t i = 0; i < count; ++i) {
     if (queries[i].tokens <= first) continue;
-    if (waiting == nullptr) {
-      waiting = queries + i;
-      continue;
-    }
-    Query* const pair[2] = {waiting, queries + i};
-    attend(pair, first, keys, values, value_stride, head_dim, scale);
-    waiting = nullptr;
+    group[size++] = queries + i;
+    if (size < kTogether) continue;
+    attend<Element, 3>({group[0], group[1], group[2]}, first, keys, values, value_stride, head_dim,
+                       scale);
+    size = 0;
   }
-  if (waiting == nullptr) return;
-  Query* const single[1] = {waiting};
-  attend(single, first, keys, values, value_stride, head_dim, scale);
+  if (size == 2)
+    attend<Element, 2>({group[0], group[1]}, first, keys, values, value_stride, head_dim, scale);
+  if (size == 1) attend<Element, 1>({group[0]}, first, keys, values, value_stride, head_dim, scale);
 }
 
 TROUPE_AVX2 void widen(float* to, const uint16_t* from, size_t count) {

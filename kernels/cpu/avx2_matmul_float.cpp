@@ -25,13 +25,17 @@ TROUPE_AVX2 void sum_range(const Element* w, size_t panel_stride, const float* x
 }
 
 template <class Element, size_t kPanels, size_t kColumns>
-TROUPE_AVX2 void float_tile(const Element* w, size_t n0, const float* x, size_t k, size_t row,
-                            const ProductRows& out) {
+TROUPE_AVX2 void float_tile(const Element* w, const Element* ahead, size_t n0, const float* x,
+                            size_t k, size_t row, const ProductRows& out) {
   F32x8 sums[kPanels][kColumns][2][kSlices];
   const size_t blocks = slice_blocks(k);
   for (size_t s = 0; s < kSlices; ++s) {
     const size_t begin = slice_begin(s, blocks) * kSliceBlock;
     const size_t end = slice_begin(s + 1, blocks) * kSliceBlock;
+    // A slice's worth at a time: the loop itself has no room for more instructions.
+    if (ahead != nullptr)
+      fetch_ahead(reinterpret_cast<const std::byte*>(ahead + begin * kPanelRows),
+                  (end - begin) * kPanelRows * sizeof(Element));
     F32x8 acc[kPanels][kColumns][2];
     sum_range<Element>(w, kPanelRows * k, x + row * k, k, begin, end < k ? end : k, acc);
     for (size_t p = 0; p < kPanels; ++p)
@@ -52,30 +56,33 @@ TROUPE_AVX2 void float_panels(const Element* panels, size_t first, size_t last, 
   size_t p = first;
   if (out.rows == 1)
     for (; p + 4 <= last; p += 4)
-      float_tile<Element, 4, 1>(panels + p * kPanelRows * k, p * kPanelRows, x, k, 0, out);
+      float_tile<Element, 4, 1>(panels + p * kPanelRows * k, nullptr, p * kPanelRows, x, k, 0, out);
   for (; p < last; ++p) {
     const Element* w = panels + p * kPanelRows * k;
     const size_t n0 = p * kPanelRows;
-    size_t r = 0;
-    for (; r + 6 <= out.rows; r += 6) float_tile<Element, 1, 6>(w, n0, x, k, r, out);
-    switch (out.rows - r) {
-      case 5:
-        float_tile<Element, 1, 5>(w, n0, x, k, r, out);
-        break;
-      case 4:
-        float_tile<Element, 1, 4>(w, n0, x, k, r, out);
-        break;
-      case 3:
-        float_tile<Element, 1, 3>(w, n0, x, k, r, out);
-        break;
-      case 2:
-        float_tile<Element, 1, 2>(w, n0, x, k, r, out);
-        break;
-      case 1:
-        float_tile<Element, 1, 1>(w, n0, x, k, r, out);
-        break;
-      default:
-        break;
+    for (TileSplit tile(out.rows, 6); tile.size > 0; tile.next()) {
+      const Element* ahead =
+          tile.last() && tile.row > 0 && p + 1 < last ? w + kPanelRows * k : nullptr;
+      switch (tile.size) {
+        case 6:
+          float_tile<Element, 1, 6>(w, ahead, n0, x, k, tile.row, out);
+          break;
+        case 5:
+          float_tile<Element, 1, 5>(w, ahead, n0, x, k, tile.row, out);
+          break;
+        case 4:
+          float_tile<Element, 1, 4>(w, ahead, n0, x, k, tile.row, out);
+          break;
+        case 3:
+          float_tile<Element, 1, 3>(w, ahead, n0, x, k, tile.row, out);
+          break;
+        case 2:
+          float_tile<Element, 1, 2>(w, ahead, n0, x, k, tile.row, out);
+          break;
+        default:
+          float_tile<Element, 1, 1>(w, ahead, n0, x, k, tile.row, out);
+          break;
+      }
     }
   }
 }
