@@ -120,8 +120,9 @@ PacketHeaderBytes packet_header_bytes(const PacketHeader& header, size_t payload
 std::vector<std::byte> whole_packet(const PacketHeader& header, ByteSpan payload) {
   const PacketHeaderBytes head =
       packet_header_bytes(header, payload.size(), payload_digest(payload));
-  std::vector<std::byte> bytes(head.begin(), head.end());
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  std::vector<std::byte> bytes(head.size() + payload.size());
+  std::copy(head.begin(), head.end(), bytes.begin());
+  std::copy(payload.begin(), payload.end(), bytes.begin() + head.size());
   return bytes;
 }
 
