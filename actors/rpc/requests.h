@@ -29,12 +29,12 @@ namespace troupe {
 struct GenerateCall {
   RequestId
       id;  // idempotency key; never empty here: the server makes one for a client that gave none
-  std::string model;                    // deployment name; empty: the only one there is
-  std::string prompt;                   // raw completion: tokenised as it stands
-  std::vector<ChatMessage> messages;    // chat: goes through the model's chat template
-  std::vector<uint32_t> prompt_tokens;  // already tokenised
-  uint32_t max_tokens = 0;              // at least 1
-  SamplingParameters sampling;
+  std::string model{};                    // deployment name; empty: the only one there is
+  std::string prompt{};                   // raw completion: tokenised as it stands
+  std::vector<ChatMessage> messages{};    // chat: goes through the model's chat template
+  std::vector<uint32_t> prompt_tokens{};  // already tokenised
+  uint32_t max_tokens = 0;                // at least 1
+  SamplingParameters sampling{};
   bool ignore_end = false;  // go on past the model's end-of-text token (benchmarks)
   uint64_t after = 0;       // cursor: deliver only pieces with index >= after
 };
@@ -53,10 +53,10 @@ struct GenerateEnd {
   FinishReason reason = FinishReason::kFailed;
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;  // of the whole request, also those before the cursor
-  std::string text;               // what the detokeniser still held at the end
+  std::string text{};             // what the detokeniser still held at the end
   // Set exactly if reason is kFailed. kUnavailable invites the client to ask again under the same
   // id.
-  std::optional<Error> error;
+  std::optional<Error> error{};
 };
 
 // Where a request's tokens go. Called from any thread, one caller at a time; never blocks.
@@ -91,7 +91,7 @@ inline const char* to_string(FaultKind kind) {
 }
 
 struct FaultCall {
-  std::string model;  // deployment name; empty: the only one there is
+  std::string model{};  // deployment name; empty: the only one there is
   uint32_t stage = 0;
   FaultKind kind = FaultKind::kThrow;
 };

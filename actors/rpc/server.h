@@ -18,9 +18,9 @@ namespace troupe {
 
 struct RpcOptions {
   std::string listen = "127.0.0.1:7421";  // port 0: any free one; loopback only, until TLS exists
-  std::string token;    // what a client must present; empty: loopback is trust enough
-  std::string node;     // told to clients at login
-  std::string version;  // the same
+  std::string token{};    // what a client must present; empty: loopback is trust enough
+  std::string node{};     // told to clients at login
+  std::string version{};  // the same
   bool fault_injection = false;
 
   uint32_t connections_max = 512;       // more are closed at once

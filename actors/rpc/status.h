@@ -24,10 +24,10 @@ enum class DeploymentState : uint8_t {
 };
 
 struct NodeStatus {
-  std::string id;
-  std::string role;  // "head" or "worker"
+  std::string id{};
+  std::string role{};  // "head" or "worker"
   NodeState state = NodeState::kAlive;
-  std::string address;       // of its peer link, host:port
+  std::string address{};     // of its peer link, host:port
   uint64_t incarnation = 0;  // of its daemon; shown as 16 hexadecimal digits
   uint64_t process = 0;      // process id of its daemon
   uint64_t memory_total_bytes = 0;
@@ -39,7 +39,7 @@ struct NodeStatus {
 
 struct StageStatus {
   uint32_t index = 0;
-  std::string node;
+  std::string node{};
   uint32_t layer_first = 0;  // layers [layer_first, layer_last)
   uint32_t layer_last = 0;
   uint64_t process = 0;  // 0: runs inside its daemon
@@ -59,7 +59,7 @@ struct StageStatus {
 };
 
 struct BatcherStatus {
-  std::string node;
+  std::string node{};
   uint32_t requests_queued = 0;
   uint32_t requests_running = 0;
   uint32_t micro_batches_in_flight = 0;
@@ -71,30 +71,30 @@ struct BatcherStatus {
 };
 
 struct DeploymentStatus {
-  std::string name;
-  std::string model;     // the file's name, for people
-  std::string model_id;  // content hash
+  std::string name{};
+  std::string model{};     // the file's name, for people
+  std::string model_id{};  // content hash
   DeploymentState state = DeploymentState::kLoading;
   std::string
       detail;  // one line for people: why it is not serving, progress of loading; may be empty
   uint64_t view = 0;
-  std::vector<StageStatus> stages;  // [stage]
-  BatcherStatus batcher;
+  std::vector<StageStatus> stages{};  // [stage]
+  BatcherStatus batcher{};
 };
 
 struct ClusterEvent {
   int64_t unix_ms = 0;
-  std::string text;
+  std::string text{};
 };
 
 struct ClusterStatus {
-  std::string cluster_id;
-  std::string version;           // of the answering daemon
-  std::string answered_by;       // node id
+  std::string cluster_id{};
+  std::string version{};         // of the answering daemon
+  std::string answered_by{};     // node id
   uint64_t faults_survived = 0;  // stages and nodes lost and replaced since the ledger was created
-  std::vector<NodeStatus> nodes;
-  std::vector<DeploymentStatus> deployments;
-  std::vector<ClusterEvent> events;  // the latest ones, oldest first
+  std::vector<NodeStatus> nodes{};
+  std::vector<DeploymentStatus> deployments{};
+  std::vector<ClusterEvent> events{};  // the latest ones, oldest first
 };
 
 inline const char* to_string(NodeState state) {

@@ -62,7 +62,7 @@ class CancelUnlessDone {
 
 }  // namespace
 
-Client::Client(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Client::Client(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Client::~Client() {
   parts_->loop->stop();
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Client>> Client::connect(const std::vector<std::string>& 
     TROUPE_TRY(rpc::Endpoint endpoint, rpc::parse_endpoint(address));
     endpoints.push_back(endpoint);
   }
-  auto parts = std::make_unique<Parts>();
+  auto parts = std::make_shared<Parts>();
   auto loop = rpc::EventLoop::start("troupe-client", [&](const rpc::LoopContext& context) {
     auto core = std::make_shared<rpc::Core>(context, endpoints, options);
     parts->core = core.get();
@@ -97,10 +97,11 @@ Result<GenerateOutcome> Client::generate(const GenerateRequest& request, const O
   GenerateOutcome outcome;
   outcome.id = call.id;
 
+  const auto parts = parts_;
   auto handoff = std::make_shared<rpc::Handoff>();
-  auto& mailbox = parts_->loop->mailbox();
-  auto* const core = parts_->core;
-  const uint64_t key = parts_->next_key.fetch_add(1);
+  auto& mailbox = parts->loop->mailbox();
+  auto* const core = parts->core;
+  const uint64_t key = parts->next_key.fetch_add(1);
   mailbox.post(
       [core, key, call = std::move(call), writer = std::make_shared<rpc::HandoffWriter>(handoff)] {
         core->generate(key, call, writer);
@@ -133,14 +134,15 @@ Result<GenerateOutcome> Client::generate(const GenerateRequest& request, const O
 
 Result<void> Client::cancel(const RequestId& id) {
   TROUPE_TRY_VOID(validate_request_id(id));
-  TROUPE_TRY_VOID(parts_->ask<void>(
+  const auto parts = parts_;
+  TROUPE_TRY_VOID(parts->ask<void>(
       [id](Session session) {
         auto request = session.cancelRequest();
         request.setId(kj::StringPtr(id.c_str(), id.size()));
         return send_plain(kj::mv(request));
       },
       {.repeatable = true}));
-  parts_->loop->mailbox().post([core = parts_->core, id] { core->expect_cancellation(id); });
+  parts->loop->mailbox().post([core = parts->core, id] { core->expect_cancellation(id); });
   return {};
 }
 

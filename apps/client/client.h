@@ -23,7 +23,7 @@
 namespace troupe {
 
 struct ClientOptions {
-  std::string token;                   // what the daemon asks for; usually empty on loopback
+  std::string token{};                 // what the daemon asks for; usually empty on loopback
   std::string name = "troupe-client";  // for the daemon's logs
   Duration connect_max = 5s;           // one try at one address, login included
   Duration answer_max = 60s;           // for everything but generate, tries again included
@@ -44,12 +44,12 @@ using GenerateRequest = GenerateCall;
 using OnPiece = std::function<bool(const GeneratedPiece&)>;
 
 struct GenerateOutcome {
-  RequestId id;
+  RequestId id{};
   FinishReason reason = FinishReason::kStop;  // never kFailed: that is an Error
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;  // of the whole request
-  std::string text;               // of every piece that was delivered, and the tail
-  std::string tail;               // what came after the last piece: the rest of a cut character
+  std::string text{};             // of every piece that was delivered, and the tail
+  std::string tail{};             // what came after the last piece: the rest of a cut character
   uint32_t resumptions = 0;       // how often the request had to be repeated
 };
 
@@ -83,9 +83,10 @@ class Client {
 
  private:
   struct Parts;
-  explicit Client(std::unique_ptr<Parts> parts);
+  explicit Client(std::shared_ptr<Parts> parts);
 
-  const std::unique_ptr<Parts> parts_;
+  // Shared with the calls in progress, which may outlive the client for a moment.
+  const std::shared_ptr<Parts> parts_;
 };
 
 }  // namespace troupe
