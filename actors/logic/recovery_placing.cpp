@@ -126,7 +126,8 @@ void Replica::assign(const Placement& placement, Instant now, ReplicaActions& ac
 // Said once for each reason. A replica that serves is not stuck: it only cannot move.
 void Replica::stuck(const Error& why, Instant now, ReplicaActions& actions) {
   const bool serves = state_ == ReplicaState::kServing;
-  std::string text = (serves ? "cannot move off a draining node: " : "stuck: ") + why.message;
+  std::string text = serves ? "cannot move off a draining node: " : "stuck: ";
+  text += why.message;
   if (stuck_ == text) return;
   stuck_ = text;
   note(now, std::move(text));
@@ -194,7 +195,7 @@ std::string Replica::changes_text() const {
       continue;
     }
     if (!served_.empty() && !cause.empty()) change += fmt::format(" ({})", cause);
-    text += (text.empty() ? "" : ", ") + change;
+    text.append(text.empty() ? "" : ", ").append(change);
   }
   return text.empty() ? "as before" : text;
 }

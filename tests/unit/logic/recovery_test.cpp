@@ -1,0 +1,450 @@
+// Scenes from the life of a replica, told as text: every step is one line of actions.
+#include "actors/logic/recovery.h"
+
+#include <fmt/format.h>
+#include <boost/test/unit_test.hpp>
+
+namespace troupe {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+std::string text(const ReplicaAction& action) {
+  const auto view_text = [](const View& view) {
+    std::string seats;
+    for (const Seat& seat : view.seats)
+      seats += fmt::format(" {}.{}", seat.node, seat.incarnation.value);
+    return fmt::format("{}:{}", view.number.value, seats);
+  };
+  struct Visitor {
+    decltype(view_text)& view;
+    std::string operator()(const AssignAction& a) const {
+      return fmt::format("assign {} to {}.{}", a.stage, a.node, a.node_incarnation.value);
+    }
+    std::string operator()(const StopAction& a) const {
+      return fmt::format("stop {} on {}", a.stage, a.node);
+    }
+    std::string operator()(const ProposeAction& a) const {
+      return fmt::format("propose {}", view(a.view));
+    }
+    std::string operator()(const InstallAction& a) const {
+      return fmt::format("install {}", view(a.view));
+    }
+    std::string operator()(const ServeAction& a) const {
+      return fmt::format("serve {}", view(a.view));
+    }
+    std::string operator()(const PauseAction& a) const { return fmt::format("pause ({})", a.why); }
+    std::string operator()(const StuckAction& a) const {
+      return fmt::format("stuck ({})", a.why.message);
+    }
+  };
+  return std::visit(Visitor{view_text}, action);
+}
+
+std::string text(const ReplicaActions& actions) {
+  std::string all;
+  for (const ReplicaAction& action : actions)
+    all.append(all.empty() ? "" : "; ").append(text(action));
+  return all;
+}
+
+// A replica of three stages with ten layers each and the nodes around it. Node incarnations count
+// 1, 2, … per name; stage incarnations are given.
+struct Scene {
+  ReplicaSpec spec;
+  std::vector<NodeFacts> nodes;
+  Instant now{1h};
+  Replica replica;
+
+  explicit Scene(uint32_t stages = 3, uint64_t last = 0, ReplicaSpec base = {})
+      : spec(with_stages(std::move(base), stages)),
+        replica(spec, ViewNumber{last}, Incarnation{77}, {}) {}
+
+  static ReplicaSpec with_stages(ReplicaSpec spec, uint32_t stages) {
+    spec.deployment = "demo";
+    spec.layers = 10 * stages;
+    spec.layer_bytes = kMiB;
+    spec.stages = stages;
+    spec.nodes_expected = stages;
+    return spec;
+  }
+
+  std::string join(const std::string& node, uint64_t incarnation = 1,
+                   uint64_t memory = 100 * kMiB) {
+    std::erase_if(nodes, [&](const NodeFacts& facts) { return facts.node == node; });
+    nodes.push_back({node, Incarnation{incarnation}, memory, 0, false});
+    std::sort(nodes.begin(), nodes.end(),
+              [](const NodeFacts& a, const NodeFacts& b) { return a.node < b.node; });
+    return text(replica.on_nodes(nodes, node + " joined", now));
+  }
+  std::string lose(const std::string& node, const std::string& why = "connection reset") {
+    std::erase_if(nodes, [&](const NodeFacts& facts) { return facts.node == node; });
+    return text(replica.on_nodes(nodes, why, now));
+  }
+  std::string drain(const std::string& node) {
+    for (NodeFacts& facts : nodes) facts.draining = facts.draining || facts.node == node;
+    return text(replica.on_nodes(nodes, "drain", now));
+  }
+  std::string ready(uint32_t stage, const std::string& node, uint64_t incarnation,
+                    uint64_t node_incarnation = 1) {
+    return text(replica.on_stage_ready(stage,
+                                       {.node = node,
+                                        .node_incarnation = Incarnation{node_incarnation},
+                                        .incarnation = Incarnation{incarnation},
+                                        .layers = {10 * stage, 10 * stage + 10},
+                                        .data_address = {}},
+                                       now));
+  }
+  std::string lost(uint32_t stage, const std::string& node, uint64_t incarnation, bool restarting) {
+    return text(replica.on_stage_lost(stage, node, Incarnation{incarnation}, restarting,
+                                      "killed by signal 9", now));
+  }
+  std::string committed(uint64_t number) {
+    return text(replica.on_committed(ViewNumber{number}, now));
+  }
+  std::string conflict(uint64_t newest) {
+    return text(replica.on_conflict(ViewNumber{newest}, now));
+  }
+  std::string installed(uint64_t number, std::vector<uint32_t> stages = {0, 1, 2}) {
+    std::string all;
+    for (const uint32_t stage : stages)
+      all += text(replica.on_installed(stage, ViewNumber{number}, now));
+    return all;
+  }
+  std::string after(Duration duration) {
+    now += duration;
+    return text(replica.on_tick(now));
+  }
+  std::string last_event() const { return replica.history().back().text; }
+
+  // Three nodes a, b, c serve as view 1 with stage incarnations 10, 11, 12.
+  void serve() {
+    join("a");
+    join("b");
+    join("c");
+    ready(0, "a", 10);
+    ready(1, "b", 11);
+    ready(2, "c", 12);
+    committed(1);
+    BOOST_TEST_REQUIRE(installed(1) == "serve 1: a.10 b.11 c.12");
+  }
+};
+
+BOOST_AUTO_TEST_SUITE(recovery)
+
+BOOST_AUTO_TEST_CASE(places_loads_proposes_installs_and_serves) {
+  Scene scene;
+  BOOST_TEST(scene.join("a") == "");
+  BOOST_TEST(scene.join("b") == "");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kWaiting));
+  BOOST_TEST(scene.join("c") == "assign 0 to a.1; assign 1 to b.1; assign 2 to c.1");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kLoading));
+  BOOST_TEST(scene.ready(2, "c", 12) == "");
+  BOOST_TEST(scene.ready(0, "a", 10) == "");
+  BOOST_TEST(scene.ready(0, "a", 10) == "");
+  BOOST_TEST(scene.ready(1, "b", 11) == "propose 1: a.10 b.11 c.12");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kProposing));
+  BOOST_TEST((scene.replica.view().batcher == Incarnation{77}));
+  BOOST_TEST(scene.committed(1) == "install 1: a.10 b.11 c.12");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kInstalling));
+  BOOST_TEST(scene.installed(1, {2, 0, 0}) == "");
+  BOOST_TEST(scene.installed(1, {1}) == "serve 1: a.10 b.11 c.12");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+  BOOST_TEST(scene.last_event() == "view 1 serves: stage 0 on a, stage 1 on b, stage 2 on c");
+  BOOST_TEST(scene.replica.faults() == 0U);
+  BOOST_TEST(scene.after(1h) == "");
+}
+
+BOOST_AUTO_TEST_CASE(does_not_wait_for_ever_for_nodes_that_do_not_come) {
+  Scene scene;
+  BOOST_TEST(scene.after(0s) == "");
+  BOOST_TEST(scene.join("a") == "");
+  BOOST_TEST(scene.after(4s) == "");
+  BOOST_TEST(scene.after(1s) == "assign 0 to a.1; assign 1 to a.1; assign 2 to a.1");
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_node_s_stage_moves_and_the_survivors_stay) {
+  Scene scene;
+  scene.serve();
+  BOOST_TEST(scene.lose("b") == "pause (b was lost: connection reset); assign 1 to a.1");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kLoading));
+  BOOST_TEST(scene.ready(1, "a", 21) == "propose 2: a.10 a.21 c.12");
+  BOOST_TEST(scene.committed(2) == "install 2: a.10 a.21 c.12");
+  BOOST_TEST(scene.installed(2) == "serve 2: a.10 a.21 c.12");
+  BOOST_TEST(scene.last_event() ==
+             "view 2 serves: stage 1 moved from b to a (b was lost: connection reset)");
+  BOOST_TEST(scene.replica.faults() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_comes_back_in_a_new_life_has_lost_its_stages) {
+  Scene scene;
+  scene.serve();
+  BOOST_TEST(scene.join("b", 2) == "pause (b was lost: b joined); assign 1 to b.2");
+  BOOST_TEST(scene.ready(1, "b", 11, 1) == "");  // late news from the old life
+  BOOST_TEST(scene.ready(1, "b", 21, 2) == "propose 2: a.10 b.21 c.12");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_restarted_in_place_gets_a_new_view) {
+  Scene scene;
+  scene.serve();
+  BOOST_TEST(scene.lost(1, "b", 11, true) == "pause (stage 1 on b was lost: killed by signal 9)");
+  BOOST_TEST(scene.ready(1, "b", 11) == "");  // a late repeat of the dead one
+  BOOST_TEST(scene.ready(1, "b", 21) == "propose 2: a.10 b.21 c.12");
+  scene.committed(2);
+  BOOST_TEST(scene.installed(2) == "serve 2: a.10 b.21 c.12");
+  BOOST_TEST(scene.last_event() ==
+             "view 2 serves: stage 1 restarted on b (stage 1 on b was lost: killed by signal 9)");
+  // Late news of the first life changes nothing.
+  BOOST_TEST(scene.lost(1, "b", 11, false) == "");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+}
+
+BOOST_AUTO_TEST_CASE(a_successor_may_be_heard_of_before_the_loss) {
+  Scene scene;
+  scene.serve();
+  BOOST_TEST(scene.ready(1, "b", 21) ==
+             "pause (stage 1 on b was restarted); propose 2: a.10 b.21 c.12");
+  BOOST_TEST(scene.lost(1, "b", 11, true) == "");
+  BOOST_TEST(scene.committed(2) == "install 2: a.10 b.21 c.12");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_is_given_up_goes_to_another_node) {
+  Scene scene;
+  scene.serve();
+  scene.lost(1, "b", 11, true);
+  BOOST_TEST(scene.lost(1, "b", 11, false) == "assign 1 to a.1");
+  BOOST_TEST(scene.ready(1, "a", 21) == "propose 2: a.10 a.21 c.12");
+}
+
+BOOST_AUTO_TEST_CASE(where_there_is_no_other_node_it_tries_again_after_a_moment) {
+  Scene scene(1);
+  BOOST_TEST(scene.join("a") == "assign 0 to a.1");
+  BOOST_TEST(scene.lost(0, "a", 0, false) == "");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kWaiting));
+  BOOST_TEST(scene.after(900ms) == "");
+  BOOST_TEST(scene.after(100ms) == "assign 0 to a.1");
+}
+
+BOOST_AUTO_TEST_CASE(a_restarted_head_proposes_above_the_ledger_s_newest_view) {
+  Scene scene(1, 7);
+  scene.join("a");
+  BOOST_TEST(scene.ready(0, "a", 10) == "propose 8: a.10");
+  BOOST_TEST(scene.conflict(9) == "propose 10: a.10");  // somebody was there meanwhile
+  BOOST_TEST(scene.conflict(9) == "");                  // a repeated answer
+  BOOST_TEST(scene.committed(10) == "install 10: a.10");
+  BOOST_TEST(scene.conflict(9) == "");
+  BOOST_TEST(scene.installed(10, {0}) == "serve 10: a.10");
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_answer_of_the_ledger_is_asked_for_again) {
+  Scene scene(1);
+  scene.join("a");
+  BOOST_TEST(scene.ready(0, "a", 10) == "propose 1: a.10");
+  BOOST_TEST(scene.after(2s) == "");
+  BOOST_TEST(scene.after(1ms) == "propose 1: a.10");
+  // It had been written the first time.
+  BOOST_TEST(scene.conflict(1) == "propose 2: a.10");
+  BOOST_TEST(scene.committed(2) == "install 2: a.10");
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_while_proposing_makes_that_view_void) {
+  Scene scene;
+  scene.join("a");
+  scene.join("b");
+  scene.join("c");
+  scene.ready(0, "a", 10);
+  scene.ready(1, "b", 11);
+  scene.ready(2, "c", 12);
+  BOOST_TEST(scene.lose("c") == "assign 2 to a.1");
+  BOOST_TEST(scene.committed(1) == "");  // nobody installs it
+  BOOST_TEST(scene.ready(2, "a", 22) == "propose 2: a.10 b.11 a.22");
+  BOOST_TEST(scene.committed(1) == "");
+  BOOST_TEST(scene.committed(2) == "install 2: a.10 b.11 a.22");
+  BOOST_TEST(scene.lose("b") == "assign 1 to a.1");  // and again, while installing
+  BOOST_TEST(scene.installed(2) == "");
+  BOOST_TEST(scene.ready(1, "a", 31) == "propose 3: a.10 a.31 a.22");
+}
+
+BOOST_AUTO_TEST_CASE(a_proposal_that_was_never_written_is_made_again_at_its_number) {
+  Scene scene;
+  scene.serve();
+  scene.lost(1, "b", 11, true);
+  BOOST_TEST(scene.ready(1, "b", 21) == "propose 2: a.10 b.21 c.12");
+  scene.lost(1, "b", 21, true);
+  BOOST_TEST(scene.ready(1, "b", 31) == "propose 3: a.10 b.31 c.12");
+  BOOST_TEST(scene.conflict(1) == "propose 2: a.10 b.31 c.12");
+  BOOST_TEST(scene.committed(2) == "install 2: a.10 b.31 c.12");
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_cannot_load_is_not_asked_again_until_it_rejoins) {
+  Scene scene(1);
+  scene.spec.nodes_expected = 1;
+  BOOST_TEST(scene.join("a") == "assign 0 to a.1");
+  BOOST_TEST(
+      text(scene.replica.on_assign_failed(0, "a", {ErrorCode::kNotFound, "no file x.gguf"},
+                                          scene.now)) ==
+      "stuck (needs 10.0 MiB for 1 stage, 100.0 MiB free on 1 node; the largest stage needs 10.0 "
+      "MiB; 1 refused a stage)");
+  BOOST_TEST(scene.replica.history().front().text ==
+             "a could not load stage 0: not found: no file x.gguf");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kWaiting));
+  BOOST_TEST(scene.after(1h) == "");
+  BOOST_TEST(scene.join("b") == "assign 0 to b.1");
+  scene.lose("b");
+  BOOST_TEST(scene.join("a", 2) == "assign 0 to a.2");
+}
+
+BOOST_AUTO_TEST_CASE(says_once_that_it_is_stuck_and_goes_on_when_a_node_joins) {
+  Scene scene;
+  scene.serve();
+  scene.lose("a");
+  scene.lose("b");
+  BOOST_TEST(
+      scene.lose("c").starts_with("stuck (needs 30.0 MiB for 3 stages, 0 B free on 0 nodes"));
+  BOOST_TEST(scene.after(10s) == "");
+  BOOST_TEST(scene.join("d") == "assign 0 to d.1; assign 1 to d.1; assign 2 to d.1");
+}
+
+BOOST_AUTO_TEST_CASE(a_spec_that_cannot_be_is_said_to_be_so) {
+  ReplicaSpec spec;
+  spec.layer_split = {0, 5};
+  Scene scene(3, 0, spec);
+  scene.join("a");
+  scene.join("b");
+  BOOST_TEST(scene.join("c") == "stuck (layer_split names 2 stages, the deployment has 3)");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_does_not_get_ready_is_placed_elsewhere) {
+  Scene scene;
+  scene.join("a");
+  scene.join("b");
+  scene.join("c");
+  scene.ready(0, "a", 10);
+  scene.ready(1, "b", 11);
+  BOOST_TEST(scene.after(120s) == "");
+  BOOST_TEST(scene.after(1ms) == "stop 2 on c; assign 2 to a.1");
+  BOOST_TEST(scene.ready(2, "c", 12) == "stop 2 on c");  // too late
+  BOOST_TEST(scene.ready(2, "a", 22) == "propose 1: a.10 b.11 a.22");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_with_the_wrong_layers_is_stopped) {
+  Scene scene(1);
+  scene.join("a");
+  scene.join("b");
+  BOOST_TEST(text(scene.replica.on_stage_ready(0,
+                                               {.node = "a",
+                                                .node_incarnation = Incarnation{1},
+                                                .incarnation = Incarnation{5},
+                                                .layers = {0, 9},
+                                                .data_address = {}},
+                                               scene.now)) == "stop 0 on a; assign 0 to b.1");
+}
+
+BOOST_AUTO_TEST_CASE(a_member_that_does_not_acknowledge_is_replaced) {
+  Scene scene;
+  scene.join("a");
+  scene.join("b");
+  scene.join("c");
+  scene.ready(0, "a", 10);
+  scene.ready(1, "b", 11);
+  scene.ready(2, "c", 12);
+  scene.committed(1);
+  scene.installed(1, {0, 1});
+  BOOST_TEST(scene.after(1001ms) == "install 1: a.10 b.11 c.12");  // perhaps it did not hear
+  BOOST_TEST(scene.after(500ms) == "");
+  BOOST_TEST(scene.after(500ms) == "stop 2 on c; assign 2 to a.1");
+  BOOST_TEST(scene.installed(1, {2}) == "");
+  BOOST_TEST(scene.ready(2, "a", 22) == "propose 2: a.10 b.11 a.22");
+  BOOST_TEST(scene.replica.faults() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_drained_node_serves_until_its_successor_is_ready) {
+  Scene scene;
+  scene.serve();
+  BOOST_TEST(scene.drain("b") == "assign 1 to a.1");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+  BOOST_TEST(scene.after(10s) == "");
+  BOOST_TEST(scene.ready(1, "a", 21) ==
+             "pause (view 1 gives way to a planned move); propose 2: a.10 a.21 c.12");
+  scene.committed(2);
+  scene.installed(2);
+  BOOST_TEST(scene.last_event() == "view 2 serves: stage 1 moved from b to a (b is draining)");
+  BOOST_TEST(scene.replica.faults() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_drained_node_held_is_stopped_when_the_next_view_serves) {
+  Scene scene;
+  scene.serve();
+  scene.drain("b");
+  scene.ready(1, "a", 21);
+  scene.committed(2);
+  BOOST_TEST(scene.installed(2) == "stop 1 on b; serve 2: a.10 a.21 c.12");
+  BOOST_TEST(scene.lose("b", "it left") == "");
+  BOOST_TEST(scene.replica.faults() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_during_a_drain_goes_before_the_move) {
+  Scene scene;
+  scene.serve();
+  scene.drain("b");
+  // The old seat on b lives and is ready: the view is mended with it, and the move is tried again
+  // afterwards.
+  BOOST_TEST(scene.lose("c") ==
+             "pause (c was lost: connection reset); stop 1 on a; assign 2 to a.1");
+  BOOST_TEST(scene.ready(2, "a", 22) == "propose 2: a.10 b.11 a.22");
+  scene.committed(2);
+  BOOST_TEST(scene.installed(2) == "serve 2: a.10 b.11 a.22; assign 1 to a.1");
+}
+
+BOOST_AUTO_TEST_CASE(a_drained_seat_that_dies_before_the_move_is_a_loss) {
+  Scene scene;
+  scene.serve();
+  scene.drain("b");
+  BOOST_TEST(scene.lost(1, "b", 11, true) == "pause (stage 1 on b was lost: killed by signal 9)");
+  BOOST_TEST(scene.ready(1, "b", 21) == "stop 1 on b");
+  BOOST_TEST(scene.ready(1, "a", 31) == "propose 2: a.10 a.31 c.12");
+  BOOST_TEST(scene.replica.faults() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_cannot_be_drained_goes_on_serving) {
+  Scene scene(1);
+  scene.join("a");
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  scene.installed(1, {0});
+  BOOST_TEST(scene.drain("a") == "");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+  BOOST_TEST(scene.last_event() ==
+             "cannot move off a draining node: needs 10.0 MiB for 1 stage, 0 B free on 0 nodes; 1 "
+             "draining");
+  BOOST_TEST(scene.join("b") == "assign 0 to b.1");
+  BOOST_TEST(text(scene.replica.on_assign_failed(0, "b", {ErrorCode::kIo, "disk"}, scene.now)) ==
+             "");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+  BOOST_TEST((scene.replica.view().seats[0].node == "a"));
+}
+
+BOOST_AUTO_TEST_CASE(strangers_stages_are_stopped_and_odd_numbers_ignored) {
+  Scene scene;
+  scene.serve();
+  BOOST_TEST(scene.ready(1, "c", 99) == "stop 1 on c");
+  BOOST_TEST(scene.ready(7, "c", 99) == "stop 7 on c");
+  BOOST_TEST(scene.ready(1, "gone", 99) == "");
+  BOOST_TEST(scene.lost(7, "c", 99, false) == "");
+  BOOST_TEST(scene.installed(1, {7}) == "");
+  BOOST_TEST(text(scene.replica.on_assign_failed(7, "c", {}, scene.now)) == "");
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+}
+
+BOOST_AUTO_TEST_CASE(history_is_bounded) {
+  Scene scene(1);
+  scene.join("a");
+  scene.ready(0, "a", 1);
+  for (uint64_t life = 2; life < 200; ++life) scene.ready(0, "a", life);
+  BOOST_TEST(scene.replica.history().size() == 64U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace troupe
