@@ -116,7 +116,8 @@ std::string bench_text(const BenchFigures& figures) {
                   {fmt::format("{:.0f} %", (1 - load.busy_fraction) * 100)},
                   {fmt::format("{:.2f} / {:.2f} ms", load.last.step_p50_ms, load.last.step_p99_ms)},
                   {fmt::format("{:.2f} / {:.2f} ms", load.last.hop_p50_ms, load.last.hop_p99_ms)}});
-    text += "\n" + stages.text("  ");
+    text += "\n";
+    text += stages.text("  ");
   }
   if (figures.failed > 0)
     text += fmt::format("\n{} of {} requests failed; the first: {}\n", figures.failed,

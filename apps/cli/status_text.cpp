@@ -97,9 +97,9 @@ std::string deployment_text(const DeploymentStatus& deployment) {
   std::string text =
       fmt::format("{}  {}  view {}", styled(printable(deployment.name), Style::kStrong),
                   styled(to_string(deployment.state), style_of(deployment.state)), deployment.view);
-  if (!deployment.detail.empty()) text += "  " + printable(deployment.detail);
+  if (!deployment.detail.empty()) text += fmt::format("  {}", printable(deployment.detail));
   const BatcherStatus& batcher = deployment.batcher;
-  text += "\n" + stages_text(deployment);
+  text += fmt::format("\n{}", stages_text(deployment));
   text += fmt::format(
       "  {} running, {} waiting; {:.1f} tokens/s; {} of {} KV blocks; {} tokens generated, {} "
       "computed again after failures\n",
@@ -133,8 +133,8 @@ std::string status_text(const ClusterStatus& status) {
                                         status.faults_survived > 0 ? Style::kGood : Style::kPlain));
   text += nodes_text(status);
   for (const DeploymentStatus& deployment : status.deployments)
-    text += "\n" + deployment_text(deployment);
-  if (!status.events.empty()) text += "\nrecent events\n" + events_text(status);
+    text += fmt::format("\n{}", deployment_text(deployment));
+  if (!status.events.empty()) text += fmt::format("\nrecent events\n{}", events_text(status));
   return text;
 }
 

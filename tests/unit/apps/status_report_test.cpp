@@ -1,0 +1,65 @@
+#include "apps/cli/status_report.h"
+
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace troupe;
+using namespace troupe::cli;
+
+namespace {
+
+ClusterStatus example() {
+  ClusterStatus status;
+  status.cluster_id = "00000000000000aa";
+  status.version = "0.1.0";
+  status.faults_survived = 2;
+  NodeStatus node;
+  node.id = "node-1";
+  node.role = "head";
+  node.state = NodeState::kSuspect;
+  node.incarnation = 255;
+  node.process = 77;
+  status.nodes.push_back(node);
+  DeploymentStatus deployment;
+  deployment.name = "demo";
+  deployment.state = DeploymentState::kRecovering;
+  deployment.detail = "waiting for \033[31mnode-2";
+  deployment.view = 9;
+  StageStatus stage;
+  stage.node = "node-1";
+  stage.layer_last = 10;
+  stage.busy_fraction = 0.42;
+  deployment.stages.push_back(stage);
+  deployment.batcher.tokens_replayed = 20;
+  status.deployments.push_back(deployment);
+  for (int i = 0; i < 20; ++i)
+    status.events.push_back({.unix_ms = i, .text = "event " + std::to_string(i)});
+  return status;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(status_report)
+
+BOOST_AUTO_TEST_CASE(tells_nodes_stages_faults_and_the_latest_events) {
+  const std::string text = status_text(example());
+  for (const char* words : {"faults survived: 2", "node-1", "suspect", "recovering  view 9", "0-9",
+                            "42 %", "in daemon", "20 computed again", "event 19"})
+    BOOST_TEST(text.find(words) != std::string::npos, words);
+  BOOST_TEST(text.find("event 7\n") == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(lets_nothing_from_the_cluster_steer_the_terminal) {
+  BOOST_TEST(status_text(example()).find('\033') == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(has_the_same_facts_as_json) {
+  const nlohmann::ordered_json document = status_json(example());
+  BOOST_TEST(document["nodes"][0]["state"] == "suspect");
+  BOOST_TEST(document["nodes"][0]["incarnation"] == "00000000000000ff");
+  BOOST_TEST(document["deployments"][0]["view"] == 9);
+  BOOST_TEST(document["deployments"][0]["stages"][0]["busy_fraction"] == 0.42);
+  BOOST_TEST(document["events"].size() == 20U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,74 @@
+// What `troupe up` writes before it starts anything.
+#include "apps/cli/up.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+
+#include "tests/unit/apps/scratch_folder.h"
+
+using namespace troupe;
+using namespace troupe::cli;
+
+namespace {
+
+struct OwnHome {
+  OwnHome() {
+    setenv("TROUPE_HOME", folder.path().c_str(), 1);
+    options.model = "smollm2-135m";
+    options.port = 41420;
+  }
+  ~OwnHome() { unsetenv("TROUPE_HOME"); }
+  test::ScratchFolder folder;
+  UpOptions options;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(up, OwnHome)
+
+BOOST_AUTO_TEST_CASE(writes_a_head_and_workers_that_agree) {
+  options.nodes = 3;
+  const Result<ClusterRecord> record = write_cluster(options, "/models/a.gguf");
+  BOOST_REQUIRE_MESSAGE(record.ok(), (record.ok() ? "" : record.error().message));
+  BOOST_REQUIRE(record.value().daemons.size() == 3U);
+  BOOST_TEST(record.value().rpc == "127.0.0.1:41421");
+  const NodeConfig head = load_config(record.value().daemons[0].config()).value();
+  BOOST_TEST((head.node.role == NodeRole::kHead));
+  BOOST_TEST(head.deployment.name == "smollm2-135m");
+  BOOST_TEST(head.deployment.model == "/models/a.gguf");
+  BOOST_TEST(head.deployment.stages == 3U);
+  BOOST_TEST(head.deployment.nodes_expected == 3U);
+  BOOST_TEST(head.rpc.listen == record.value().rpc);
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    const NodeConfig worker = load_config(record.value().daemons[i].config()).value();
+    BOOST_TEST((worker.node.role == NodeRole::kWorker));
+    BOOST_TEST(worker.node.head == head.node.listen);
+    BOOST_TEST(worker.cluster.id == head.cluster.id);
+    BOOST_TEST(worker.rpc.listen == "");
+    BOOST_TEST(worker.node.state != head.node.state);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(refuses_a_split_that_does_not_fit) {
+  options.nodes = 2;
+  options.deployment.layer_split = {0, 20, 10};
+  options.stages = 3;
+  const auto record = write_cluster(options, "/m.gguf");
+  BOOST_REQUIRE(!record.ok());
+  BOOST_TEST(record.error().message.find("must grow") != std::string::npos, record.error().message);
+}
+
+BOOST_AUTO_TEST_CASE(removes_the_nodes_of_an_ended_cluster_and_nothing_else) {
+  std::filesystem::create_directories(folder.file("clusters/default/node-9/state"));
+  folder.write("clusters/default/notes.txt", "mine");
+  BOOST_REQUIRE(write_cluster(options, "/m.gguf").ok());
+  BOOST_TEST(!std::filesystem::exists(folder.file("clusters/default/node-9")));
+  BOOST_TEST(folder.read("clusters/default/notes.txt") == "mine");
+}
+
+BOOST_AUTO_TEST_CASE(names_a_deployment_that_every_check_accepts) {
+  BOOST_TEST(deployment_name("smollm2-135m") == "smollm2-135m");
+  BOOST_TEST(deployment_name("/a/b/My Model.gguf") == "My-Model");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
