@@ -12,7 +12,7 @@ namespace {
 
 Result<ModelConfig> config_of(const Bytes& bytes) {
   const Result<GgufFile> file = GgufFile::parse(bytes);
-  BOOST_REQUIRE_MESSAGE(file.ok(), file.error().message);
+  require_ok(file);
   return read_model_config(file.value());
 }
 
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_SUITE(architecture)
 
 BOOST_AUTO_TEST_CASE(reads_what_the_file_says) {
   const Result<ModelConfig> config = config_of(small_model());
-  BOOST_REQUIRE_MESSAGE(config.ok(), config.error().message);
+  require_ok(config);
   const ModelConfig& c = config.value();
   BOOST_TEST(c.architecture == "llama");
   BOOST_TEST(c.layers == 2U);
@@ -193,7 +193,7 @@ BOOST_AUTO_TEST_CASE(what_says_the_default_is_accepted) {
     w.add_u32("llama.attention.value_length", 16);
   });
   const Result<ModelConfig> config = config_of(bytes);
-  BOOST_TEST(config.ok(), (config.ok() ? "" : config.error().message));
+  require_ok(config);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

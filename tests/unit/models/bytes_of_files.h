@@ -13,6 +13,11 @@ namespace troupe::test {
 
 using Bytes = std::vector<std::byte>;
 
+template <class T>
+void require_ok(const Result<T>& result) {
+  BOOST_REQUIRE_MESSAGE(result.ok(), (result.ok() ? "" : result.error().message));
+}
+
 inline TinyModelOptions small_options() {
   return {.layers = 2, .hidden = 32, .heads = 2, .kv_heads = 1, .ffn = 64, .context = 64};
 }
@@ -43,7 +48,7 @@ void set_metadata(Bytes& bytes, std::string_view key, T value) {
 }
 
 // The fields of a matrix's description, from the end of its name.
-inline constexpr size_t kRankAt = 0, kColumnsAt = 4, kRowsAt = 12, kTypeAt = 20, kOffsetAt = 28;
+inline constexpr size_t kRankAt = 0, kColumnsAt = 4, kRowsAt = 12, kTypeAt = 20, kOffsetAt = 24;
 
 // Every error is one line of text with the code that says the file is at fault, and holds `needle`.
 inline void check_refused(const Error& error, std::string_view needle) {

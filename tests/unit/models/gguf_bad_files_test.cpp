@@ -48,8 +48,10 @@ const std::vector<BadFile>& bad_headers() {
        [](Bytes& b) { overwrite<uint64_t>(b, kKeyCountAt, 1ULL << 63); }, "limit 65536"},
       {"key count over the file", [](Bytes& b) { overwrite<uint64_t>(b, kKeyCountAt, 60'000); },
        "needs more than the"},
-      {"one key too many", [](Bytes& b) { overwrite<uint64_t>(b, kKeyCountAt, 7); }, "metadata"},
-      {"one key too few", [](Bytes& b) { overwrite<uint64_t>(b, kKeyCountAt, 5); }, "tensor 0"},
+      {"one key too many", [](Bytes& b) { overwrite<uint64_t>(b, kKeyCountAt, 7); },
+       "tensor 0: name"},
+      {"one key too few", [](Bytes& b) { overwrite<uint64_t>(b, kKeyCountAt, 5); },
+       "tensor 1: name"},
   };
   return files;
 }

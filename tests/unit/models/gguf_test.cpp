@@ -28,7 +28,7 @@ void add_scalar(GgufWriter& writer, std::string_view key, GgufType type, T value
 
 GgufFile parsed(const Bytes& bytes) {
   Result<GgufFile> file = GgufFile::parse(bytes);
-  BOOST_REQUIRE_MESSAGE(file.ok(), file.error().message);
+  require_ok(file);
   return std::move(file).value();
 }
 

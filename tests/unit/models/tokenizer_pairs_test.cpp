@@ -8,6 +8,7 @@
 
 #include "models/tokenizer.h"
 #include "tests/support/skip.h"
+#include "tests/unit/models/bytes_of_files.h"
 
 namespace troupe::test {
 namespace {
@@ -54,9 +55,9 @@ std::vector<std::string> texts_of(const std::string& content) {
 void check_pairs(const std::string& name) {
   const std::string path = (tokenizer_folder() / ("ggml-vocab-" + name + ".gguf")).string();
   const Result<GgufFile> file = GgufFile::open(path);
-  BOOST_REQUIRE_MESSAGE(file.ok(), file.error().message);
+  require_ok(file);
   const Result<Tokenizer> tokenizer = Tokenizer::from(file.value());
-  BOOST_REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.error().message);
+  require_ok(tokenizer);
   const std::vector<std::string> texts = texts_of(content_of(path + ".inp"));
   BOOST_REQUIRE(texts.size() >= 40U);
   std::istringstream expected(content_of(path + ".out"));
@@ -67,7 +68,7 @@ void check_pairs(const std::string& name) {
     std::vector<uint32_t> tokens;
     for (uint32_t token = 0; numbers >> token;) tokens.push_back(token);
     const auto encoded = tokenizer.value().encode(text);
-    BOOST_REQUIRE_MESSAGE(encoded.ok(), encoded.error().message);
+    require_ok(encoded);
     BOOST_TEST(encoded.value() == tokens, boost::test_tools::per_element());
     Detokenizer detokenizer(tokenizer.value());
     std::string back;
@@ -93,7 +94,7 @@ BOOST_AUTO_TEST_CASE(other_kinds_are_refused_by_name) {
   const auto refusal = [](const char* name) {
     const auto path = tokenizer_folder() / (std::string("ggml-vocab-") + name + ".gguf");
     const Result<GgufFile> file = GgufFile::open(path.string());
-    BOOST_REQUIRE_MESSAGE(file.ok(), file.error().message);
+    require_ok(file);
     return Tokenizer::from(file.value()).error().message;
   };
   BOOST_TEST(refusal("llama-spm") == "tokenizer model 'llama', supported is gpt2 (byte-level BPE)");

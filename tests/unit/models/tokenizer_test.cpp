@@ -16,14 +16,14 @@ namespace {
 Tokenizer tiny_tokenizer() {
   const Bytes bytes = small_model();
   Result<Tokenizer> tokenizer = Tokenizer::from(GgufFile::parse(bytes).value());
-  BOOST_REQUIRE_MESSAGE(tokenizer.ok(), tokenizer.error().message);
+  require_ok(tokenizer);
   return std::move(tokenizer).value();  // independent of the bytes it was read from
 }
 
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, std::string_view text,
                                    const EncodeOptions& options = {}) {
   const Result<std::vector<uint32_t>> tokens = tokenizer.encode(text, options);
-  BOOST_REQUIRE_MESSAGE(tokens.ok(), tokens.error().message);
+  require_ok(tokens);
   std::vector<std::string> pieces;
   for (const uint32_t token : tokens.value()) pieces.emplace_back(tokenizer.piece(token));
   return pieces;
@@ -142,7 +142,7 @@ BOOST_AUTO_TEST_CASE(special_tokens_are_parsed_only_when_asked_for) {
 BOOST_AUTO_TEST_CASE(the_longest_special_token_wins_and_user_defined_ones_are_text) {
   const auto read_result =
       read(tokenizer_file({"<", "x", ">", "<x", "<x>", "xx", "<|u|>"}, {1, 1, 1, 3, 3, 4, 4}, {}));
-  BOOST_REQUIRE_MESSAGE(read_result.ok(), read_result.error().message);
+  require_ok(read_result);
   const Tokenizer& tokenizer = read_result.value();
   BOOST_TEST(pieces_of(tokenizer, "<x><x<xx", {.parse_special = true}) ==
              (Texts{"<x>", "<x", "<x", "x"}));
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(agrees_with_the_tokenizers_package) {
   for (const auto& pair : pairs) {
     const auto text = pair["text"].get<std::string>();
     const auto tokens = tokenizer.encode(text, {.parse_special = true});
-    BOOST_REQUIRE_MESSAGE(tokens.ok(), tokens.error().message);
+    require_ok(tokens);
     BOOST_TEST(tokens.value() == pair["tokens"].get<std::vector<uint32_t>>(),
                boost::test_tools::per_element());
   }
