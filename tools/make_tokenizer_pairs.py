@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes texts with their tokens as the `tokenizers` package (Hugging Face; pip install tokenizers) has them.
+"""Writes texts with the tokens that the `tokenizers` package gives them (pip install tokenizers).
 
     make_tiny_model tiny.gguf
     python3 tools/make_tokenizer_pairs.py tiny.gguf > tests/unit/models/tiny_tokenizer_pairs.json
 
-The vocabulary, merges and pre-tokenizer's name (gpt-2, smollm or starcoder) come from the GGUF file; the texts are
-random, from a fixed seed (--seed), made of what pre-tokenizers stumble over. Special tokens are parsed.
+The vocabulary, merges and pre-tokenizer's name (gpt-2, smollm or starcoder) come from the GGUF
+file; the texts are random, from a fixed seed (--seed), made of what pre-tokenizers stumble over.
+Special tokens are parsed.
 """
 import argparse
 import json
@@ -14,11 +15,13 @@ import struct
 
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
-SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?",
+           10: "Q", 11: "q", 12: "d"}
 
-PARTS = [" ", "  ", "\n", "\t", "\u00a0", "\u3000", "\r\n", "'", "'s", "'ll", "'LL", "a", "the ", "hello", " world",
-         "é", "ß", "ﬁ", "日本", "語", "नमस्ते", "👍🏽", "1", "23", "½", "Ⅳ", "٣", "!", "...", "_", "-", "\u200b",
-         "\u0301", "\u0085", "\ufeff", "𝒳", "한", "<|im_", "<|im_start|>", "<|im_end|>", "|>", "don't", "x1y2", "  3"]
+PARTS = [" ", "  ", "\n", "\t", "\u00a0", "\u3000", "\r\n", "'", "'s", "'ll", "'LL", "a", "the ",
+         "hello", " world", "é", "ß", "ﬁ", "日本", "語", "नमस्ते", "👍🏽", "1", "23", "½", "Ⅳ", "٣", "!",
+         "...", "_", "-", "\u200b", "\u0301", "\u0085", "\ufeff", "𝒳", "한", "<|im_",
+         "<|im_start|>", "<|im_end|>", "|>", "don't", "x1y2", "  3"]
 
 
 def read_metadata(path):
@@ -72,8 +75,10 @@ def main():
     tokenizer = make_tokenizer(read_metadata(options.model))
     chance = random.Random(options.seed)
     texts = [random_text(chance) for _ in range(options.count)]
-    pairs = [json.dumps({"text": text, "tokens": tokenizer.encode(text, add_special_tokens=False).ids})
-             for text in texts]
+    pairs = []
+    for text in texts:
+        tokens = tokenizer.encode(text, add_special_tokens=False).ids
+        pairs.append(json.dumps({"text": text, "tokens": tokens}))
     print("[\n" + ",\n".join(pairs) + "\n]")
 
 
