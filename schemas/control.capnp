@@ -1,6 +1,7 @@
-# Control messages between processes, one per packet of a peer link. How a schema may change: fields are added at
-# the end with the next number and a default that means "as before"; none is removed, renumbered or given another
-# meaning. A body that a receiver does not know is refused, so new bodies need a higher protocol number in the hello.
+# Control messages between processes, one per packet of a peer link. How a schema may change: fields
+# are added at the end with the next number and a default that means "as before"; none is removed,
+# renumbered or given another meaning. A body that a receiver does not know is refused, so new
+# bodies need a higher protocol number in the hello.
 @0xb2f5c1a97d3e4081;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -9,8 +10,8 @@ $Cxx.namespace("troupe::wire::control");
 
 struct ControlMessage {
   call @0 :UInt64;
-  # 0: no answer is expected. Else chosen by the caller, not used twice on one link in one direction; the answer
-  # carries the same number.
+  # 0: no answer is expected. Else chosen by the caller, not used twice on one link in one
+  # direction; the answer carries the same number.
   answer @1 :Bool;
   # True: this answers the call of that number, which the receiver made.
   body :union {
@@ -28,10 +29,11 @@ struct ControlMessage {
     figures @10 :StageFigures;
     injectFault @11 :InjectFault;
     evicted @12 :Text;
-    # Head to worker: you were declared dead, or the head began anew: drop all stages and come back as a new
-    # incarnation. The text says why, for people; at most 4096 bytes.
+    # Head to worker: you were declared dead, or the head began anew: drop all stages and come back
+    # as a new incarnation. The text says why, for people; at most 4096 bytes.
     leaving @13 :Text;
-    # Worker to head: I leave in order, place my stages elsewhere. The text says why; at most 4096 bytes.
+    # Worker to head: I leave in order, place my stages elsewhere. The text says why; at most 4096
+    # bytes.
     error @14 :Common.Failure;
     # The call could not be carried out.
   }
@@ -80,7 +82,7 @@ struct StageLost {
   stage @1 :UInt32;         # below 1024
   incarnation @2 :UInt64;   # of the stage actor that ended
   cause @3 :Text;           # for people, for example "killed by signal 9"; at most 4096 bytes
-  restarting @4 :Bool;      # true: a stageReady with a new incarnation, or a final stageLost, follows
+  restarting @4 :Bool;      # true: a stageReady (new incarnation) or a final stageLost follows
 }
 
 struct Seat {
@@ -123,7 +125,7 @@ struct StageFigures {
   rows @4 :UInt64;           # executed
   busyNs @5 :UInt64;         # nanoseconds in which the compute thread computed
   idleNs @6 :UInt64;         # nanoseconds in which it waited
-  hopP50Ns @7 :UInt64;       # nanoseconds from a frame's sending there to its arrival here, median; one host only
+  hopP50Ns @7 :UInt64;       # nanoseconds from frame sent to frame arrived, median; one host only
   hopP99Ns @8 :UInt64;       # the same, 99th percentile
   fencedFrames @9 :UInt64;   # dropped for an old view or incarnation
   garbageFrames @10 :UInt64; # dropped because they made no sense

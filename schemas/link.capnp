@@ -1,5 +1,6 @@
-# What a peer link says besides control messages: who is there, that it lives, and why it goes. Each is the payload
-# of one packet (transport/peer/packet.h). Changes follow the rules at the head of control.capnp.
+# What a peer link says besides control messages: who is there, that it lives, and why it goes. Each
+# is the payload of one packet (transport/peer/packet.h). Changes follow the rules at the head of
+# control.capnp.
 @0xe4a07c53b1d6928f;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -9,14 +10,14 @@ $Cxx.namespace("troupe::wire::link");
 struct Hello {
   # The first packet of each side on a message stream; at most 64 KiB.
   protocolMin @0 :UInt32;  # oldest protocol this side speaks
-  protocolMax @1 :UInt32;  # newest protocol this side speaks; the link uses the highest that both speak
+  protocolMax @1 :UInt32;  # newest; the link uses the highest that both speak
   clusterId @2 :Text;      # equal on both sides; 1 to 128 bytes
   node @3 :Text;           # node id: 1 to 64 of A-Z a-z 0-9 . _ / -
   incarnation @4 :UInt64;  # random, of this life of the process; never 0
   listen @5 :Text;         # where this node listens, for people; at most 256 bytes
   token @6 :UInt64;
-  # Random, never 0. The side that dialled names the other side's token when it opens the beat stream that belongs
-  # to this message stream.
+  # Random, never 0. The side that dialled names the other side's token when it opens the beat
+  # stream that belongs to this message stream.
 }
 
 struct BeatHello {

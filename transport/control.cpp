@@ -23,7 +23,6 @@ static_assert(static_cast<int>(ErrorCode::kUnavailable) == 7);
 static_assert(static_cast<int>(ErrorCode::kInternal) == 13);
 
 // ---- limits
-// ----------------------------------------------------------------------------------------------------
 
 Error outside(std::string what) {
   return Error{ErrorCode::kInvalidArgument, std::move(what)};
@@ -124,7 +123,6 @@ Result<void> check(const Acknowledged&) {
 }
 
 // ---- fields
-// ----------------------------------------------------------------------------------------------------
 
 std::string name_from(capnp::Text::Reader text) {
   return {text.cStr(), text.size()};

@@ -175,7 +175,7 @@ BOOST_AUTO_TEST_CASE(noise_and_mutated_packets_never_upset_the_reader) {
       reader.filled(count);
       rest = rest.subspan(count);
       while (true) {
-        const Result<std::optional<Packet>> packet = reader.next();
+        const Result<std::optional<Packet>> packet = reader.next(kControlMessageMax);
         sound = packet.ok();
         if (!sound || !packet.value()) break;
         BOOST_REQUIRE(packet.value()->payload.size() <= payload_max(packet.value()->header.kind));

@@ -145,7 +145,8 @@ Result<void> BeatThread::read_stream(LinkId link, Stream& stream) {
 
 Result<void> BeatThread::take_packets(Stream& stream, std::optional<Beat>& newest) {
   while (true) {
-    TROUPE_TRY(const std::optional<Packet> packet, stream.reader.next());
+    TROUPE_TRY(const std::optional<Packet> packet,
+               stream.reader.next(payload_max(PacketKind::kBeat)));
     if (!packet) return {};
     if (packet->header.kind != PacketKind::kBeat)
       return Error{ErrorCode::kInvalidFrame, fmt::format("packet of kind {} on a beat stream",

@@ -58,7 +58,6 @@ void Connection::begin() {
 }
 
 // ---- in
-// ---------------------------------------------------------------------------------------------------------
 
 void Connection::read() {
   const std::span<std::byte> space = reader_.space();
@@ -84,7 +83,8 @@ void Connection::read_done(error_code error, size_t bytes) {
 
 void Connection::take_packets() {
   while (phase_ != Phase::kClosing && phase_ != Phase::kClosed) {
-    const Result<std::optional<Packet>> packet = reader_.next();
+    const Result<std::optional<Packet>> packet =
+        reader_.next(phase_ == Phase::kUp ? kControlMessageMax : payload_max(PacketKind::kHello));
     // A stranger gets no answer; a peer that said a proper hello hears what was wrong.
     if (!packet.ok()) return fail(packet.error(), phase_ != Phase::kHello);
     if (!packet.value()) return;
@@ -161,7 +161,6 @@ void Connection::become_beat_stream(uint64_t token) {
 }
 
 // ---- coming up
-// --------------------------------------------------------------------------------------------------
 
 void Connection::say(PacketKind kind, SharedBuffer payload) {
   const uint64_t digest = payload_digest(payload.view());
@@ -204,7 +203,6 @@ void Connection::beats_ended(Error why) {
 }
 
 // ---- out
-// --------------------------------------------------------------------------------------------------------
 
 Result<void> Connection::push(SharedBuffer message) {
   const uint64_t digest = payload_digest(message.view());
@@ -310,7 +308,6 @@ void Connection::write_done(error_code error, size_t bytes) {
 }
 
 // ---- ending
-// -----------------------------------------------------------------------------------------------------
 
 void Connection::expect(Duration within, Error otherwise) {
   phase_timer_.expires_after(within);

@@ -56,7 +56,7 @@ struct CheckedHeader {
   uint64_t digest;
 };
 
-Result<CheckedHeader> read_header(ByteSpan bytes) {
+Result<CheckedHeader> read_header(ByteSpan bytes, size_t payload_limit) {
   PacketHeaderBytes copy;
   std::copy_n(bytes.begin(), copy.size(), copy.begin());
   if (get<uint32_t>(bytes, kCheckOffset) != header_check(copy))
@@ -72,9 +72,10 @@ Result<CheckedHeader> read_header(ByteSpan bytes) {
   const PacketHeader header{.kind = static_cast<PacketKind>(kind),
                             .number = get<uint64_t>(bytes, 16),
                             .acknowledged = get<uint64_t>(bytes, 24)};
-  if (length > payload_max(header.kind))
-    return garbage(fmt::format("packet of kind {} announces {} bytes, limit {}", kind, length,
-                               payload_max(header.kind)));
+  const size_t limit = std::min(payload_limit, payload_max(header.kind));
+  if (length > limit)
+    return garbage(
+        fmt::format("packet of kind {} announces {} bytes, limit {} here", kind, length, limit));
   return CheckedHeader{header, length, get<uint64_t>(bytes, 32)};
 }
 
@@ -148,12 +149,12 @@ void PacketReader::filled(size_t bytes) {
   end_ += bytes;
 }
 
-Result<std::optional<Packet>> PacketReader::next() {
+Result<std::optional<Packet>> PacketReader::next(size_t payload_limit) {
   const ByteSpan bytes(buffer_.data() + begin_, end_ - begin_);
   if (bytes.size() < 4) return std::optional<Packet>();
   if (get<uint32_t>(bytes, 0) != kMagic) return wrong_magic(bytes);
   if (bytes.size() < kPacketHeaderBytes) return std::optional<Packet>();
-  TROUPE_TRY(const CheckedHeader checked, read_header(bytes));
+  TROUPE_TRY(const CheckedHeader checked, read_header(bytes, payload_limit));
   if (bytes.size() - kPacketHeaderBytes < checked.length) return std::optional<Packet>();
   const ByteSpan payload = bytes.subspan(kPacketHeaderBytes, checked.length);
   if (payload_digest(payload) != checked.digest)

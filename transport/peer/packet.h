@@ -65,8 +65,9 @@ class PacketReader {
   // So many bytes were written to the front of space().
   void filled(size_t bytes);
   // The next whole packet, nothing if more bytes are needed, or kInvalidFrame: then the stream is
-  // lost.
-  Result<std::optional<Packet>> next();
+  // lost. A packet that announces more than `payload_limit` (or than its kind may have) is refused
+  // as soon as its header is there.
+  Result<std::optional<Packet>> next(size_t payload_limit);
   size_t unread() const { return end_ - begin_; }
   size_t capacity() const { return buffer_.size(); }  // memory held, for tests
 

@@ -105,7 +105,6 @@ class PeerLinks::Impl final : public ConnectionOwner {
 };
 
 // ---- start and stop
-// ---------------------------------------------------------------------------------------------
 
 PeerLinks::Impl::Impl(PeerOptions options, PeerEvents& events)
     : options_(std::move(options)),
@@ -192,7 +191,6 @@ void PeerLinks::Impl::gone(const ConnectionPtr& connection) {
 }
 
 // ---- listening
-// --------------------------------------------------------------------------------------------------
 
 void PeerLinks::Impl::accept_when_ready() {
   listener_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](error_code error) {
@@ -257,7 +255,6 @@ void PeerLinks::Impl::dial_failed(const std::string& address, const Error& why) 
 }
 
 // ---- a connection's life
-// ----------------------------------------------------------------------------------------
 
 Result<void> PeerLinks::Impl::greeted(const ConnectionPtr& connection) {
   // A node that has a link may always replace it.
@@ -367,7 +364,6 @@ ConnectionPtr PeerLinks::Impl::find(LinkId link) {
 }
 
 // ---- what callers ask
-// -------------------------------------------------------------------------------------------
 
 Result<void> PeerLinks::Impl::dial(const std::string& address) {
   TROUPE_TRY(const tcp::endpoint endpoint, parse_loopback_address(address));
@@ -423,7 +419,6 @@ void PeerLinks::Impl::close(LinkId link, std::string why) {
 }
 
 // ---- the public face
-// --------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<PeerLinks>> PeerLinks::start(PeerOptions options, PeerEvents& events) {
   auto impl = std::make_unique<Impl>(std::move(options), events);

@@ -85,6 +85,7 @@ std::vector<Case> bad_openings() {
           {"hello over its limit", patched(sound_hello(), 8, uint32_t{(64U << 10) + 8})},
           {"4 GiB hello", patched(sound_hello(), 8, uint32_t{0xFFFFFFFF})},
           {"message over its limit", patched(message(1), 8, too_long)},
+          {"long message before hello", patched(message(1), 8, uint32_t{(64U << 10) + 8})},
           {"ready with a payload", patched(packet(PacketKind::kReady, {}), 8, uint32_t{8})},
           {"bad check", flipped(sound_hello(), 12)},
           {"bad digest", flipped(sound_hello(), 32)},
@@ -159,6 +160,7 @@ BOOST_AUTO_TEST_CASE(every_bad_opening_is_refused_and_disturbs_nobody) {
       const Recorder::Refusal refusal = healthy.head.events->await_refusal(++refused);
       BOOST_TEST(refusal.who.substr(0, 10) == "127.0.0.1:");
       BOOST_TEST(!refusal.why.message.empty());
+      BOOST_TEST((refusal.why.code != ErrorCode::kDeadlineExceeded), refusal.why.message);
       stream.await_end();
       healthy.check();
     }

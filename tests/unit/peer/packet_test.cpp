@@ -46,7 +46,7 @@ BOOST_AUTO_TEST_CASE(packets_come_out_as_they_went_in_however_the_stream_is_cut)
       const ByteSpan part = ByteSpan(stream).subspan(at, std::min(cut, stream.size() - at));
       feed(reader, part);
       while (true) {
-        const auto packet = reader.next();
+        const auto packet = reader.next(kControlMessageMax);
         BOOST_REQUIRE(packet.ok());
         if (!packet.value()) break;
         ++seen;
@@ -67,7 +67,7 @@ BOOST_AUTO_TEST_CASE(memory_grows_with_what_arrived_not_with_what_was_announced)
   PacketReader reader;
   feed(reader, head);
   feed(reader, bytes_of(100, 1));
-  BOOST_REQUIRE(reader.next().ok());
+  BOOST_REQUIRE(reader.next(kControlMessageMax).ok());
   reader.space();
   BOOST_TEST(reader.capacity() <= 16U << 10);
 }
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(memory_of_a_long_packet_is_given_back) {
   const std::vector<std::byte> payload(kControlMessageMax);
   PacketReader reader;
   feed(reader, whole_packet({.kind = PacketKind::kMessage, .number = 1}, payload));
-  const auto packet = reader.next();
+  const auto packet = reader.next(kControlMessageMax);
   BOOST_REQUIRE(packet.ok());
   BOOST_REQUIRE(packet.value().has_value());
   reader.space();
@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(every_flipped_bit_is_found) {
     flipped[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
     PacketReader reader;
     feed(reader, flipped);
-    const auto packet = reader.next();
+    const auto packet = reader.next(kControlMessageMax);
     BOOST_REQUIRE_MESSAGE(!packet.ok(), "bit " << bit);
     BOOST_TEST((packet.error().code == ErrorCode::kInvalidFrame));
   }
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(strangers_are_told_apart_after_four_bytes) {
   for (const auto& [bytes, expected] : cases) {
     PacketReader reader;
     feed(reader, as_byte_span(std::string_view(bytes, 4)));
-    const auto packet = reader.next();
+    const auto packet = reader.next(kControlMessageMax);
     BOOST_REQUIRE(!packet.ok());
     BOOST_TEST(packet.error().message.find(expected) != std::string::npos, packet.error().message);
   }

@@ -197,7 +197,7 @@ class RawStream {
   // The next packet, or nothing at the end of the stream.
   std::optional<Heard> hear() {
     while (true) {
-      Result<std::optional<Packet>> packet = reader_.next();
+      Result<std::optional<Packet>> packet = reader_.next(kControlMessageMax);
       BOOST_REQUIRE(packet.ok());
       if (packet.value()) {
         const ByteSpan payload = packet.value()->payload;
