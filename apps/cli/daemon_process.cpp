@@ -179,8 +179,12 @@ StopReport stop_daemons(const std::vector<DaemonRecord>& daemons, Duration deadl
     }
   }
   wait_for_end(running, 5s, tick);
-  for (const DaemonRecord& daemon : daemons)
-    report.leftovers_killed += kill_session(daemon.process);
+  for (const DaemonRecord& daemon : daemons) {
+    // A process of this number that is not the one we started: the session is somebody else's.
+    const std::optional<ProcessFacts> facts = facts_of(daemon.process);
+    if (!facts || facts->start_ticks == daemon.start_ticks)
+      report.leftovers_killed += kill_session(daemon.process);
+  }
   return report;
 }
 

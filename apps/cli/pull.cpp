@@ -15,7 +15,7 @@ namespace {
 
 struct PullOptions {
   std::string model, as;
-  bool list = false;
+  bool list = false, path_only = false;
 };
 
 int list_models() {
@@ -36,6 +36,10 @@ int pull(const PullOptions& options) {
   if (options.model.empty()) return report_usage("pull: name a model or a GGUF file, or --list");
   const Result<StoredModel> model = pull_model(options.model, options.as);
   if (!model.ok()) return report(model.error());
+  if (options.path_only) {
+    fmt::print("{}\n", model.value().path);
+    return kExitOk;
+  }
   fmt::print("{} is here: {}, sha256 {}…\n{}\n", styled(model.value().name, Style::kStrong),
              human_bytes(model.value().bytes), model.value().sha256.substr(0, 16),
              model.value().path);
@@ -76,6 +80,7 @@ void add_pull(CLI::App& app, int& exit_code) {
                       "A known name (smollm2-135m), or a GGUF file to register");
   command->add_option("--as", options->as, "Name to register a file under; by default its own");
   command->add_flag("--list", options->list, "List the models that are here");
+  command->add_flag("--path", options->path_only, "Print the file's path and nothing else");
   command->footer(
       "Files are kept by the SHA-256 of their content; a file of this machine is registered by a\n"
       "hard link where possible: replace it then, never change it in place.\n\n"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "base/version.h"
 
 namespace troupe::cli {
 
@@ -15,10 +16,10 @@ void add_version(CLI::App& app, int& exit_code) {
   command->callback([json, &exit_code] {
     const std::string compiler = fmt::format("g++ {}.{}", __GNUC__, __GNUC_MINOR__);
     if (*json) {
-      const nlohmann::ordered_json document = {{"version", TROUPE_VERSION}, {"compiler", compiler}};
+      const nlohmann::ordered_json document = {{"version", kVersion}, {"compiler", compiler}};
       fmt::print("{}\n", document.dump());
     } else {
-      fmt::print("troupe {} (built with {})\n", TROUPE_VERSION, compiler);
+      fmt::print("troupe {} (built with {})\n", kVersion, compiler);
     }
     exit_code = kExitOk;
   });
