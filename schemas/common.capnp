@@ -1,7 +1,7 @@
 # Words that several schemas share.
 #
-# How a schema may change, here and in every file beside it: add fields with new numbers at the end, give them a
-# default that means "as before", never renumber, never change a type or a unit.
+# How a schema may change, here and in every file beside it: add fields with new numbers at the end,
+# give them a default that means "as before", never renumber, never change a type or a unit.
 @0xc41fe02a7b9d6853;
 
 using Cxx = import "/capnp/c++.capnp";

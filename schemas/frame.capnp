@@ -1,8 +1,9 @@
-# What stands in front of a tensor on the wire: FrameHeader of transport/frame.h. Encoded as one flat segment;
-# receivers refuse any other form. The payload follows raw, outside Cap'n Proto.
+# What stands in front of a tensor on the wire: FrameHeader of transport/frame.h. Encoded as one
+# flat segment; receivers refuse any other form. The payload follows raw, outside Cap'n Proto.
 #
-# How this schema may change: add fields with new numbers at the end, give them a default that means "as before",
-# never renumber, never change a type. A field that is no longer used keeps its number and is named obsolete….
+# How this schema may change: add fields with new numbers at the end, give them a default that means
+# "as before", never renumber, never change a type. A field that is no longer used keeps its number
+# and is named obsolete….
 @0xd3a1c5f0b7e94261;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -10,14 +11,14 @@ $Cxx.namespace("troupe::wire");
 
 enum FrameKind {
   tokens @0;       # batcher to stage 0: token ids; no payload
-  activations @1;  # stage to stage: payload [rows][hidden] float32, rows of all segments one after the other
+  activations @1;  # stage to stage: payload [rows][hidden] float32, segment after segment
   sampled @2;      # last stage to batcher: sampled tokens; no payload
   refused @3;      # any stage to batcher: the micro-batch could not run; no payload
 }
 
 struct FrameHeader {
   kind @0 :FrameKind;
-  view @1 :UInt64;          # number of the replica's view, 1 and up; frames of another view are dropped
+  view @1 :UInt64;          # number of the view, 1 and up; frames of another view are dropped
   sender @2 :UInt64;        # incarnation (random) of the stage or batcher that sends
   receiver @3 :UInt64;      # incarnation that is meant; any other drops the frame
   edgeSequence @4 :UInt64;  # 1, 2, … per (view, sender, receiver): repeats and gaps show
@@ -30,7 +31,7 @@ struct FrameHeader {
   refusal @11 :Text;            # refused: what was wrong, at most 4096 bytes of UTF-8; else empty
   refusalCode @12 :UInt8;       # refused: ErrorCode of base/result.h, 0 … 13
   refusingStage @13 :UInt32;    # refused: index of the stage, 0 and up
-  sentUnixUs @14 :Int64;        # sender's wall clock, microseconds since 1970; for figures, never for decisions
+  sentUnixUs @14 :Int64;        # sender's wall clock, microseconds since 1970; for figures only
 }
 
 # The rows of one sequence in a micro-batch.

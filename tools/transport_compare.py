@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Frames through transport/ucx beside ucx_perftest, on the same transport, in the same run.
 
-Each round measures every size with both, one after the other, so that a disturbed moment of the machine meets both; the
-median of the rounds is reported. ucx_perftest moves bare active messages and polls without sleeping; a frame
-also carries a checked header, two digests, credits and a pooled buffer of the receiver's own.
+Each round measures every size with both, one after the other, so that a disturbed moment of the
+machine meets both; the median of the rounds is reported. ucx_perftest moves bare active messages
+and polls without sleeping; a frame also carries a checked header, two digests, credits and a pooled
+buffer of the receiver's own.
 
-    tools/transport_compare.py [--bench build/release/bin/bench_transport] [--rounds 5] [--json FILE]
+    tools/transport_compare.py [--bench PROGRAM] [--rounds 5] [--json FILE]
 """
 
 import argparse
@@ -82,7 +83,7 @@ def perftest_both(environment, size, port):
     p50 = perftest(environment, "ucp_am_lat", size, latency_rounds, port)
     p99 = perftest(environment, "ucp_am_lat", size, latency_rounds, port + 1, 99.0)
     rate = perftest(environment, "ucp_am_bw", size, frames, port + 2)
-    # Columns: iterations, percentile, average latency, overall latency, average MB/s, overall MB/s (of 2^20), …
+    # Columns: iterations, percentile, average and overall latency, average and overall MB/s (2^20)
     return {
         "p50_us": p50[1],
         "p99_us": p99[1],

@@ -1,5 +1,6 @@
-// A frame: what one edge carries. Header (Cap'n Proto, schemas/frame.capnp), then the raw payload, both under a
-// keyed digest. Decoding trusts no byte: every count is limited before memory is taken.
+// A frame: what one edge carries. Header (Cap'n Proto, schemas/frame.capnp), then the raw payload,
+// both under a keyed digest. Decoding trusts no byte: every count is limited before memory is
+// taken.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,13 @@ enum class FrameKind : uint8_t {
 
 struct FrameSegment {
   SequenceId sequence;
-  uint32_t position = 0;         // kSampled: the sampled token's own position
+  uint32_t position = 0;  // kSampled: the sampled token's own position
   uint32_t rows = 0;
   std::vector<uint32_t> blocks;
   std::vector<uint32_t> tokens;  // kTokens: [rows]; kSampled: the one sampled token; else empty
   bool sample = false;
   SamplingParameters sampling;
-  uint64_t logits_digest = 0;    // kSampled
+  uint64_t logits_digest = 0;  // kSampled
 };
 
 struct FrameHeader {
@@ -38,13 +39,14 @@ struct FrameHeader {
   Incarnation receiver;
   uint64_t edge_sequence = 0;  // 1, 2, … per (view, sender, receiver): repeats and gaps show
   MicroBatchId micro_batch;
-  uint32_t hidden = 0;         // columns of the payload, 0 without one
+  uint32_t hidden = 0;  // columns of the payload, 0 without one
   std::vector<FrameSegment> segments;
   std::vector<SequenceId> released;
-  std::string refusal;         // kRefused: what was wrong, for the log and the client
+  std::string refusal;  // kRefused: what was wrong, for the log and the client
   ErrorCode refusal_code = ErrorCode::kInternal;
   uint32_t refusing_stage = 0;
-  int64_t sent_unix_us = 0;    // sender's wall clock, for hop latency on one host; never for decisions
+  int64_t sent_unix_us =
+      0;  // sender's wall clock, for hop latency on one host; never for decisions
 };
 
 struct Frame {
@@ -60,15 +62,15 @@ inline constexpr size_t kFrameSegmentsMax = 4096;
 inline constexpr size_t kSegmentBlocksMax = 16384;
 inline constexpr size_t kSegmentTokensMax = 65536;
 
-// Whether a frame keeps the rules: the limits above; kTokens with one token per row, kSampled with at most one per
-// segment, other kinds with none; sampling parameters in range; a payload of rows · hidden float32 for kActivations and
-// none (and no columns) for the others. Errors: kInvalidFrame. A transport that is given a frame which breaks them
-// loses the connection, saying so.
+// Whether a frame keeps the rules: the limits above; kTokens with one token per row, kSampled with
+// at most one per segment, other kinds with none; sampling parameters in range; a payload of rows ·
+// hidden float32 for kActivations and none (and no columns) for the others. Errors: kInvalidFrame.
+// A transport that is given a frame which breaks them loses the connection, saying so.
 Result<void> check_frame(const FrameHeader& header, size_t payload_bytes);
 
-// The header's bytes: 16 bytes {magic, length, digest keyed over the rest}, then a Cap'n Proto flat array of one
-// segment with the payload's digest inside. Equal headers give equal bytes.
-// Errors: kInvalidFrame (check_frame, or more than kFrameHeaderMax).
+// The header's bytes: 16 bytes {magic, length, digest keyed over the rest}, then a Cap'n Proto flat
+// array of one segment with the payload's digest inside. Equal headers give equal bytes. Errors:
+// kInvalidFrame (check_frame, or more than kFrameHeaderMax).
 Result<SharedBuffer> encode_frame_header(const FrameHeader& header, ByteSpan payload, uint64_t key);
 // Errors: kInvalidFrame. Checks limits, the header's digest and the payload's digest.
 Result<FrameHeader> decode_frame_header(ByteSpan header, ByteSpan payload, uint64_t key);

@@ -53,7 +53,7 @@ Result<std::vector<std::byte>> Engine::start() {
   TROUPE_TRY(context_, Context::create());
   TROUPE_TRY(worker_, Worker::create(*context_, &Engine::receive, this));
   TROUPE_TRY(std::vector<std::byte> worker_address, worker_->address());
-  address_ = encode_address({shared_.instance, std::move(worker_address)});
+  address_ = encode_address({shared_.instance, std::move(worker_address)}, key_);
   if (address_.size() > kAddressMax)
     return Error{
         ErrorCode::kUnavailable,

@@ -85,7 +85,7 @@ ucs_status_t Engine::on_message(ByteSpan header, void* data, size_t length, bool
 void Engine::note_hello(const Control& control) {
   const PeerConnection key{control.envelope.sender, control.envelope.connection};
   if (control.envelope.receiver != shared_.instance || incoming_.size() >= kIncomingMax) return;
-  auto address = decode_address(control.data);
+  auto address = decode_address(control.data, key_);
   if (!address.ok() || address.value().instance != key.instance || incoming_.contains(key)) return;
   auto incoming = std::make_shared<Incoming>(key, std::move(address).value());
   incoming->credits = std::make_shared<MailedCredit>(shared_.mailbox, key);
@@ -212,7 +212,7 @@ void Engine::act_on_control(const Control& control) {
 }
 
 void Engine::answer_hello(const Control& control) {
-  auto address = decode_address(control.data);
+  auto address = decode_address(control.data, key_);
   if (!address.ok() || address.value().instance != control.envelope.sender)
     return garbage({ErrorCode::kInvalidFrame, "a hello without its sender's address"});
   const uint64_t connection = control.envelope.connection;

@@ -46,7 +46,7 @@ class UcxTransport final : public Transport {
   std::vector<std::byte> address() const override { return address_; }
 
   Result<ConnectionId> connect(ByteSpan address) override {
-    TROUPE_TRY(ucx::Address peer, ucx::decode_address(address));
+    TROUPE_TRY(ucx::Address peer, ucx::decode_address(address, shared_.options.key));
     const std::shared_ptr<Outgoing> connection = shared_.table.open(std::move(peer));
     const ConnectionId id = connection->id;
     shared_.mailbox->push(ucx::Connect{connection});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "base/digest.h"
@@ -26,6 +28,12 @@ struct RawEnvelope {
   uint64_t digest;
 };
 static_assert(sizeof(RawEnvelope) == kEnvelopeBytes);
+
+struct RawAddress {
+  uint64_t magic;
+  uint64_t digest;    // keyed, over all that follows
+  uint64_t instance;  // then the worker address
+};
 
 uint64_t digest_of(const RawEnvelope& raw, uint64_t key) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&raw);
@@ -99,31 +107,31 @@ Result<Envelope> decode_envelope(ByteSpan bytes, size_t data, uint64_t key) {
   return envelope;
 }
 
-std::vector<std::byte> encode_address(const Address& address) {
-  std::vector<std::byte> bytes(2 * sizeof(uint64_t) + address.worker.size());
-  std::memcpy(bytes.data(), &kAddressMagic, sizeof(uint64_t));
-  std::memcpy(bytes.data() + sizeof(uint64_t), &address.instance, sizeof(uint64_t));
-  if (!address.worker.empty())
-    std::memcpy(bytes.data() + 2 * sizeof(uint64_t), address.worker.data(), address.worker.size());
+std::vector<std::byte> encode_address(const Address& address, uint64_t key) {
+  std::vector<std::byte> bytes(sizeof(RawAddress) + address.worker.size());
+  std::copy(address.worker.begin(), address.worker.end(), bytes.begin() + sizeof(RawAddress));
+  RawAddress raw{kAddressMagic, 0, address.instance};
+  std::memcpy(bytes.data(), &raw, sizeof raw);
+  raw.digest = digest64(ByteSpan(bytes).subspan(offsetof(RawAddress, instance)), key);
+  std::memcpy(bytes.data(), &raw, sizeof raw);
   return bytes;
 }
 
-Result<Address> decode_address(ByteSpan bytes) {
-  constexpr size_t kFixed = 2 * sizeof(uint64_t);
-  uint64_t magic = 0;
-  if (bytes.size() <= kFixed || bytes.size() > kAddressMax)
+Result<Address> decode_address(ByteSpan bytes, uint64_t key) {
+  RawAddress raw;
+  if (bytes.size() <= sizeof raw || bytes.size() > kAddressMax)
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("transport address of {} bytes, expected {} to {}", bytes.size(),
-                             kFixed + 1, kAddressMax)};
-  std::memcpy(&magic, bytes.data(), sizeof magic);
-  if (magic != kAddressMagic)
+                             sizeof raw + 1, kAddressMax)};
+  std::memcpy(&raw, bytes.data(), sizeof raw);
+  if (raw.magic != kAddressMagic)
     return Error{ErrorCode::kInvalidArgument, "not an address of a UCX transport"};
-  Address address;
-  std::memcpy(&address.instance, bytes.data() + sizeof magic, sizeof address.instance);
-  address.worker.assign(bytes.begin() + kFixed, bytes.end());
-  if (address.instance == 0)
+  if (raw.digest != digest64(bytes.subspan(offsetof(RawAddress, instance)), key))
+    return Error{ErrorCode::kInvalidArgument,
+                 "digest of the address does not match (damaged, or another cluster's key)"};
+  if (raw.instance == 0)
     return Error{ErrorCode::kInvalidArgument, "transport address without an instance id"};
-  return address;
+  return Address{raw.instance, {bytes.begin() + sizeof raw, bytes.end()}};
 }
 
 }  // namespace troupe::ucx

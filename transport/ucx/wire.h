@@ -66,9 +66,10 @@ struct Address {
   uint64_t instance = 0;
   std::vector<std::byte> worker;  // UCX's own, opaque; about 50 bytes over tcp
 };
-std::vector<std::byte> encode_address(const Address& address);
+std::vector<std::byte> encode_address(const Address& address, uint64_t key);
+// UCX may crash on a worker address that is none, so a keyed digest comes first.
 // Errors: kInvalidArgument.
-Result<Address> decode_address(ByteSpan bytes);
+Result<Address> decode_address(ByteSpan bytes, uint64_t key);
 
 // Of a refusal: longer reasons are cut.
 inline constexpr size_t kReasonMax = 512;

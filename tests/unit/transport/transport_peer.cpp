@@ -52,7 +52,7 @@ int main(int count, char** arguments) {
   if (count > 1) {
     const auto connection = transport.value()->connect(test::from_hex_text(arguments[1]));
     if (!connection.ok()) return 1;
-    streaming = std::thread([&] { stream(*transport.value(), sink, connection.value()); });
+    streaming = std::thread([&, id = connection.value()] { stream(*transport.value(), sink, id); });
   }
   char byte = 0;
   while (read(STDIN_FILENO, &byte, 1) > 0) {

@@ -71,14 +71,20 @@ BOOST_AUTO_TEST_CASE(an_envelope_must_fit_its_data_its_key_and_the_limits) {
 
 BOOST_AUTO_TEST_CASE(an_address_survives_the_trip_and_nothing_else_does) {
   const Address address{42, std::vector<std::byte>(50, std::byte{7})};
-  const auto bytes = encode_address(address);
-  const auto got = decode_address(bytes);
+  const auto bytes = encode_address(address, kKey);
+  const auto got = decode_address(bytes, kKey);
   BOOST_REQUIRE(got.ok());
   BOOST_TEST(got.value().instance == 42U);
   BOOST_TEST((got.value().worker == address.worker));
-  for (size_t size = 0; size <= 16; ++size)
-    BOOST_TEST(!decode_address(ByteSpan(bytes).first(size)).ok());
-  BOOST_TEST(!decode_address(encode_address({0, address.worker})).ok());
+  BOOST_TEST(!decode_address(bytes, kKey + 1).ok());
+  for (size_t size = 0; size < bytes.size(); ++size)
+    BOOST_TEST(!decode_address(ByteSpan(bytes).first(size), kKey).ok());
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    auto damaged = bytes;
+    damaged[bit / 8] ^= std::byte{1} << (bit % 8);
+    BOOST_REQUIRE(!decode_address(damaged, kKey).ok());
+  }
+  BOOST_TEST(!decode_address(encode_address({0, address.worker}, kKey), kKey).ok());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
