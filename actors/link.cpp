@@ -2,7 +2,7 @@
 
 #include <caf/send.hpp>
 
-#include <algorithm>
+#include <set>
 
 #include "actors/exceptions.h"
 #include "base/log.h"
@@ -24,7 +24,8 @@ void LinkPort::on_credit(ConnectionId connection) {
 void LinkPort::on_garbage(Error what) { log_warning("link", "dropped bytes: {}", to_string(what)); }
 
 void LinkState::send(const SendFrame& order) {
-  auto found = connections.find(order.address);
+  const std::string address{as_text(order.address)};
+  auto found = connections.find(address);
   if (found == connections.end()) {
     auto opened = options.transport->connect(order.address);
     if (!opened.ok()) {
@@ -32,7 +33,7 @@ void LinkState::send(const SendFrame& order) {
       log_error("link", "cannot connect: {}", to_string(opened.error()));
       return;
     }
-    found = connections.emplace(order.address, Connection{opened.value(), {}}).first;
+    found = connections.emplace(address, Connection{opened.value(), {}}).first;
   }
   Connection& connection = found->second;
   if (connection.waiting.size() >= options.waiting_max) {
@@ -63,8 +64,10 @@ void LinkState::drop_waiting(Connection& connection) {
 }
 
 void LinkState::keep(const KeepConnections& order) {
+  std::set<std::string> kept;
+  for (const auto& address : order.addresses) kept.emplace(as_text(address));
   for (auto entry = connections.begin(); entry != connections.end();) {
-    if (std::ranges::find(order.addresses, entry->first) != order.addresses.end()) {
+    if (kept.contains(entry->first)) {
       ++entry;
       continue;
     }

@@ -44,7 +44,7 @@ struct LinkState {
   LinkActor::stateful_pointer<LinkState> self = nullptr;
   LinkOptions options;
   std::map<Incarnation, FrameReceiver> receivers;
-  std::map<std::vector<std::byte>, Connection> connections;  // by address
+  std::map<std::string, Connection> connections;  // by address
   uint64_t unroutable = 0, dropped = 0;
 
   void send(const SendFrame& order);

@@ -53,11 +53,13 @@ std::optional<ProcessFacts> facts_of(int64_t process) {
   return facts;
 }
 
+// Only together with the start time, or within a session known to be ours.
 bool runs_our_program(int64_t process) {
   std::ifstream file(fmt::format("/proc/{}/cmdline", process), std::ios::binary);
   std::string program;
   std::getline(file, program, '\0');
-  return fs::path(program).filename() == kProgram;
+  // Empty for a moment while the process executes itself again, as trouped does for UCX's settings.
+  return program.empty() || fs::path(program).filename() == kProgram;
 }
 
 // A child of ours that ended stays a zombie until it is waited for; of others' children the system

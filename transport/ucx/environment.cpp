@@ -93,7 +93,13 @@ Result<void> enter_ucx_environment(const UcxNetwork& network, char** arguments) 
   });
   if (complete) return {};
   TROUPE_TRY_VOID(set_ucx_environment(network));
-  execv("/proc/self/exe", arguments);
+  // By its real path: executed as /proc/self/exe it would be called "exe" in every list of processes.
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length > 0) {
+    program[length] = '\0';
+    execv(program, arguments);
+  }
   return Error{ErrorCode::kIo, fmt::format("executing this program again: {}", strerror(errno))};
 }
 
