@@ -27,8 +27,8 @@ namespace troupe {
 // A checked request (actors/rpc/validate.h says what that means). Exactly one of prompt, messages
 // and prompt_tokens is not empty.
 struct GenerateCall {
-  RequestId
-      id;  // idempotency key; never empty here: the server makes one for a client that gave none
+  // Idempotency key; never empty here: the server makes one for a client that gave none.
+  RequestId id{};
   std::string model{};                    // deployment name; empty: the only one there is
   std::string prompt{};                   // raw completion: tokenised as it stands
   std::vector<ChatMessage> messages{};    // chat: goes through the model's chat template
@@ -44,8 +44,7 @@ struct GenerateCall {
 struct GeneratedPiece {
   uint64_t index = 0;
   uint32_t token = 0;
-  std::string
-      text;  // complete UTF-8; empty while the detokeniser waits for the rest of a character
+  std::string text{};          // complete UTF-8; empty in the middle of a character
   uint64_t logits_digest = 0;  // of the logits it was drawn from
 };
 

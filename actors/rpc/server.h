@@ -61,7 +61,8 @@ class RpcServer {
   RpcFigures figures() const;
 
   // Accepts nothing new, lets running generates end for up to `drain_max`, cuts the rest (their
-  // sinks are detached; clients resume elsewhere), and joins the thread. Blocks. Again is harmless.
+  // sinks are detached; clients resume elsewhere), and joins the thread. Blocks, so
+  // not from inside ClusterRequests. Again is harmless.
   void stop(Duration drain_max);
 
  private:

@@ -279,7 +279,29 @@ BOOST_AUTO_TEST_CASE(goes_on_with_the_next_address) {
   BOOST_TEST(second_cluster.wait_started(1).call.after == 7U);
 }
 
-BOOST_AUTO_TEST_CASE(a_frozen_daemon_is_left_for_another) {
+BOOST_AUTO_TEST_CASE(a_daemon_that_freezes_in_mid_stream_is_left_for_another) {
+  FakeCluster first_cluster, second_cluster;
+  first_cluster.on_generate = [](const GenerateCall& call, PieceSink& sink) {
+    for (uint64_t i = 0; i < 7; ++i) sink.piece(token_of(call.id, i));
+  };
+  auto first = serve(first_cluster);
+  auto second = serve(second_cluster);
+  Relay relay(first->address());
+  ClientOptions options = kEager;
+  options.ping_interval = 5ms;
+  options.ping_max = 1s;
+  auto client = Client::connect({relay.address(), second->address()}, options).value();
+  Collector collector;
+  const auto outcome = client->generate(request_for(20), [&](const GeneratedPiece& piece) {
+    if (piece.index == 6) relay.freeze();
+    return collector(piece);
+  });
+  BOOST_REQUIRE(outcome.ok());
+  BOOST_TEST(outcome.value().text == text_of(0, 20));
+  BOOST_TEST(second_cluster.wait_started(1).call.after == 7U);
+}
+
+BOOST_AUTO_TEST_CASE(a_daemon_that_never_answers_is_left_for_another) {
   // A port that accepts and never says anything, as a stopped process does.
   FakeCluster cluster;
   auto server = serve(cluster);

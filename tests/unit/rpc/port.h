@@ -57,10 +57,12 @@ class Relay {
   const std::string& address() const { return address_; }
   // Resets every connection there is. New ones are welcome.
   void cut();
+  // From now on bytes are taken and dropped, as when the machine behind has frozen.
+  void freeze() { frozen_ = true; }
 
  private:
   void accept_all();
-  static void pass(int from, int to);
+  void pass(int from, int to);
 
   const std::string target_;
   std::string address_;
@@ -69,6 +71,7 @@ class Relay {
   std::vector<int> sockets_;
   std::vector<std::thread> threads_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> frozen_{false};
   std::thread accepting_;
 };
 
