@@ -2,9 +2,10 @@
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
-set(support "${PROJECT_SOURCE_DIR}/tests/support")
 add_library(troupe_test_pipeline STATIC
-  ${support}/exactness_cells.cpp ${support}/pipeline.cpp ${support}/real_model.cpp)
+  "${PROJECT_SOURCE_DIR}/tests/support/exactness_cells.cpp"
+  "${PROJECT_SOURCE_DIR}/tests/support/pipeline.cpp"
+  "${PROJECT_SOURCE_DIR}/tests/support/real_model.cpp")
 target_link_libraries(troupe_test_pipeline PUBLIC troupe_models troupe_kernels PRIVATE troupe_options)
 
 troupe_test(models_sampler_test SOURCES sampler_test.cpp PRIVATE troupe_models LABELS unit)
