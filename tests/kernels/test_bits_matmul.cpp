@@ -91,6 +91,50 @@ BOOST_AUTO_TEST_CASE(the_largest_block_sums_do_not_overflow) {
     }
 }
 
+// Blocks whose largest value lies around 3.7e-37, where 127 / amax overflows and the block becomes
+// zero.
+BOOST_AUTO_TEST_CASE(vanishing_activations_equal_the_reference) {
+  const Case shape{9, 24, 320};
+  for (const DataType type : {DataType::kQ8_0, DataType::kQ4_0, DataType::kQ4_1}) {
+    Inputs inputs(8);
+    const auto bytes = inputs.weight(type, shape.outputs, shape.k, Kind::kTame);
+    auto x = inputs.values(shape.rows * shape.k, Kind::kTame);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] *= std::ldexp(1.0F, -110 - static_cast<int>(i / 32 % 39));
+    const auto expected = multiply(*reference(), shape, type, bytes, x);
+    for (Backend& backend : backends())
+      BOOST_TEST(differences(multiply(*backend.operators, shape, type, bytes, x), expected) == 0U,
+                 backend.name << " " << to_string(type));
+  }
+}
+
+// A NaN that comes from the weights keeps neither sign nor payload, nor does the one of infinity
+// times zero.
+BOOST_AUTO_TEST_CASE(every_not_a_number_is_the_canonical_one) {
+  const Case shape{5, 40, 96};
+  for (const DataType type : kTypes)
+    for (const uint16_t odd : {uint16_t{0xFE55}, uint16_t{0x7D01}, uint16_t{0xFC00}}) {
+      Inputs inputs(9);
+      auto bytes = inputs.weight(type, shape.outputs, shape.k, Kind::kTame);
+      const float wide = half_to_float(odd);
+      const bool f32 = type == DataType::kF32;
+      for (size_t at = 0; at + 4 <= bytes.size(); at += 7 * block_bytes(type))
+        std::memcpy(bytes.data() + at, f32 ? static_cast<const void*>(&wide) : &odd, f32 ? 4 : 2);
+      auto x = inputs.values(shape.rows * shape.k, Kind::kTame);
+      std::fill(x.begin(), x.begin() + 2 * 96, 0.0F);
+      const auto expected = multiply(*reference(), shape, type, bytes, x);
+      size_t nans = 0;
+      for (const float y : expected) {
+        nans += y != y;
+        BOOST_REQUIRE((y == y || std::bit_cast<uint32_t>(y) == 0x7FC00000U));
+      }
+      BOOST_TEST(nans > 0U, to_string(type));
+      for (Backend& backend : backends())
+        BOOST_TEST(differences(multiply(*backend.operators, shape, type, bytes, x), expected) == 0U,
+                   backend.name << " " << to_string(type));
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_group_of_mixed_types_equals_the_reference) {
   const size_t k = 160, rows = 6;
   const auto multiply_group = [&](Operators& operators) {
