@@ -85,10 +85,10 @@ LivenessVerdict PeerLiveness::judge(Instant now, Duration observer_late) const {
     if (progress.started > progress.finished && stood > allowed)
       return {
           Liveness::kDead,
-          fmt::format("stage {} hangs: its compute thread has {} micro-batches to do and stands "
-                      "still for {:.1f} s, allowed are {:.1f} s",
-                      stage, progress.started - progress.finished, to_seconds(stood),
-                      to_seconds(allowed)),
+          fmt::format(
+              "stage {} hangs: its compute thread started {} micro-batches, finished {} and "
+              "stands still for {:.1f} s, allowed are {:.1f} s",
+              stage, progress.started, progress.finished, to_seconds(stood), to_seconds(allowed)),
           stage};
   }
   const double phi = detector_.phi(now - stretch);

@@ -53,7 +53,7 @@ ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std:
     if (stage < view_.seats.size() && seat_alive_[stage] && gone(view_.seats[stage]))
       seat_died(stage, cause_of(view_.seats[stage].node), actions);
     if (stages_[stage].placed() && gone(stages_[stage]))
-      give_up(stage, Tell::kNobody, cause_of(stages_[stage].node), now, actions);
+      give_up(stage, cause_of(stages_[stage].node), now, actions);
   }
   return advance(now, std::move(actions));
 }
@@ -85,7 +85,7 @@ ReplicaActions Replica::on_stage_ready(uint32_t stage, const Seat& seat, Instant
         life.layers.first, life.layers.last);
     note(now, why);
     avoid(stage);
-    give_up(stage, Tell::kStop, why, now, actions);
+    give_up(stage, why, now, actions);
     return advance(now, std::move(actions));
   }
   life.phase = Stage::Phase::kReady;
@@ -106,6 +106,10 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
     // elsewhere.
     if (serves_in(stage, node, incarnation)) fault(now, cause);
     life_ended(stage, incarnation, cause, actions);
+    // Nobody wants the next life of a stage that has its place elsewhere by now.
+    for (const NodeFacts& facts : nodes_)
+      if (restarting && !is_here && facts.node == node)
+        stop_on(node, facts.incarnation, stage, actions);
     return advance(now, std::move(actions));
   }
   if (life.ready()) {
@@ -117,7 +121,7 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   life.cause = cause;
   if (!restarting) {
     avoid(stage);
-    give_up(stage, Tell::kNobody, cause, now, actions);
+    give_up(stage, cause, now, actions);
   } else if (life.ready()) {
     life.phase = Stage::Phase::kRestarting;
     life.since = now;
@@ -137,7 +141,7 @@ ReplicaActions Replica::on_assign_failed(uint32_t stage, const NodeId& node, con
       fmt::format("{} could not load stage {}: {}", node, stage, to_string(why));
   note(now, cause);
   barred_.push_back({stage, life.node, life.node_incarnation});
-  give_up(stage, Tell::kNobody, cause, now, actions);
+  give_up(stage, cause, now, actions);
   return advance(now, std::move(actions));
 }
 
@@ -210,7 +214,7 @@ void Replica::check_view(Instant now, ReplicaActions& actions) {
                     stages_[stage].node, view_.number.value, to_seconds(spec_.install_max));
     fault(now, why);
     avoid(stage);
-    give_up(stage, Tell::kStop, why, now, actions);
+    give_up(stage, why, now, actions);
   }
 }
 
@@ -225,16 +229,18 @@ void Replica::check_stages(Instant now, ReplicaActions& actions) {
                                         life.node, to_seconds(spec_.load_max));
     note(now, why);
     avoid(stage);
-    give_up(stage, Tell::kStop, why, now, actions);
+    give_up(stage, why, now, actions);
   }
 }
 
-// The stage is nowhere now; advance() finds another place.
-void Replica::give_up(uint32_t stage, Tell tell, const std::string& why, Instant now,
+// The stage is nowhere now; advance() finds another place. The node is told even if it said itself
+// that the stage ended: that news may have been of an earlier attempt, and nothing may be left
+// behind.
+void Replica::give_up(uint32_t stage, const std::string& why, Instant now,
                       ReplicaActions& actions) {
   Stage& life = stages_[stage];
   if (life.ready()) life_ended(stage, life.seat.incarnation, why, actions);
-  if (tell == Tell::kStop) stop_on(life.node, life.node_incarnation, stage, actions);
+  stop_on(life.node, life.node_incarnation, stage, actions);
   life = Stage{};
   life.cause = why;
   life.not_before = now + kRetryAfter;

@@ -52,7 +52,8 @@ struct AssignAction {
   uint32_t stage = 0;
   LayerRange layers;
 };
-struct StopAction {  // a stage that belongs to nobody any more, on a node that lives
+struct StopAction {  // a stage that belongs to nobody any more, on a node that lives; it may have
+                     // ended already
   NodeId node;
   uint32_t stage = 0;
 };
@@ -144,11 +145,8 @@ class Replica {
     NodeId node;
     Incarnation node_incarnation;
   };
-  enum class Tell : uint8_t { kNobody, kStop };  // the node, when its stage is given up
-
   // recovery.cpp: facts
-  void give_up(uint32_t stage, Tell tell, const std::string& why, Instant now,
-               ReplicaActions& actions);
+  void give_up(uint32_t stage, const std::string& why, Instant now, ReplicaActions& actions);
   void seat_died(uint32_t stage, const std::string& why, ReplicaActions& actions);
   void life_ended(uint32_t stage, Incarnation incarnation, const std::string& why,
                   ReplicaActions& actions);

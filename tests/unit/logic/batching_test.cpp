@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
-#include <numeric>
+#include <deque>
+#include <map>
 
 #include "tests/unit/logic/fake_model.h"
 

@@ -120,8 +120,8 @@ BOOST_AUTO_TEST_CASE(a_stuck_worker_is_a_hang_though_the_heart_beats) {
   BOOST_TEST(verdict.hung_stage.value() == 1U);
   BOOST_TEST(
       verdict.reason ==
-      "stage 1 hangs: its compute thread has 1 micro-batches to do and stands still for 5.0 s, "
-      "allowed are 5.0 s");
+      "stage 1 hangs: its compute thread started 6 micro-batches, finished 5 and stands still for "
+      "5.0 s, allowed are 5.0 s");
   BOOST_TEST(
       (peer.judge(now, 100ms).liveness == Liveness::kAlive));  // the judge may be the sick one
   peer.forget_stage(1);

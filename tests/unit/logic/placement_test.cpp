@@ -43,8 +43,9 @@ std::string seats(const PlacementRequest& wanted) {
 }
 
 std::vector<uint32_t> counts(const PlacementRequest& wanted) {
+  const auto ranges = split_layers(wanted);
   std::vector<uint32_t> list;
-  for (const LayerRange& range : split_layers(wanted).value()) list.push_back(range.count());
+  for (const LayerRange& range : ranges.value()) list.push_back(range.count());
   return list;
 }
 
