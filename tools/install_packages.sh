@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing Troupe needs and this machine lacks: Debian 12, Ubuntu 24.04 or newer, as root
-# or through sudo. Asks nothing, and touches no network when nothing is missing.
+# Installs what building and testing Troupe needs and this machine lacks: Debian 12, Ubuntu 24.04
+# or newer, as root or through sudo. Asks nothing, and needs no network when nothing is missing.
 set -euo pipefail
 
 packages=(
@@ -10,7 +10,9 @@ packages=(
   nlohmann-json3-dev libsqlite3-dev libxxhash-dev libssl-dev
 )
 # Commands that are as good from elsewhere as from the distribution.
-declare -A command_of=([g++]=g++ [cmake]=cmake [ninja-build]=ninja [git]=git [pkg-config]=pkg-config)
+declare -A command_of=(
+  [g++]=g++ [cmake]=cmake [ninja-build]=ninja [git]=git [pkg-config]=pkg-config
+)
 
 say() { printf '%s\n' "$*" >&2; }
 

