@@ -1,0 +1,131 @@
+#include "actors/ledger_store.h"
+
+#include <unistd.h>
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+
+namespace troupe::test {
+namespace {
+
+struct Folder {
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "troupe-ledger-XXXXXX").string();
+    BOOST_REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string file() const { return (path / "ledger.sqlite").string(); }
+  std::filesystem::path path;
+};
+
+View view(uint64_t number) {
+  View made;
+  made.deployment = "d";
+  made.number = ViewNumber{number};
+  made.batcher = Incarnation{3};
+  made.batcher_address = {std::byte{1}, std::byte{2}};
+  made.seats.push_back({"node-1", Incarnation{4}, Incarnation{5}, {0, 10}, {std::byte{9}}, 77});
+  return made;
+}
+
+RequestRecord record(const std::string& id) {
+  RequestRecord made;
+  made.id = id;
+  made.model = "d";
+  made.profile = "exact";
+  made.prompt = {1, 2, 3'000'000'000U};
+  made.max_tokens = 9;
+  made.sampling = {.temperature = 0.5F, .top_p = 0.25F, .seed = ~uint64_t{0}};
+  made.created_unix_ms = 123;
+  return made;
+}
+
+std::unique_ptr<LedgerStore> open(const std::string& path) {
+  auto store = LedgerStore::open(path);
+  BOOST_REQUIRE_MESSAGE(store.ok(), (store.ok() ? "" : store.error().message));
+  return std::move(store).value();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(actors_ledger_store)
+
+BOOST_FIXTURE_TEST_CASE(a_view_goes_in_only_behind_its_predecessor, Folder) {
+  const auto store = open(file());
+  BOOST_TEST(!store->swap(view(2)).value());
+  BOOST_TEST(store->swap(view(1)).value());
+  BOOST_TEST(!store->swap(view(1)).value());
+  BOOST_TEST(!store->swap(view(3)).value());
+  BOOST_TEST(store->swap(view(2)).value());
+  const auto newest = store->newest("d");
+  BOOST_REQUIRE(newest.ok() && newest.value());
+  BOOST_TEST(newest.value()->number.value == 2U);
+  BOOST_TEST(newest.value()->seats[0].node == "node-1");
+  BOOST_TEST(newest.value()->seats[0].process == 77U);
+  BOOST_TEST(!store->newest("other").value().has_value());
+}
+
+BOOST_FIXTURE_TEST_CASE(of_two_writers_one_wins_each_view, Folder) {
+  const auto first = open(file()), second = open(file());
+  for (uint64_t number = 1; number <= 40; ++number) {
+    const bool one = first->swap(view(number)).value();
+    const bool two = second->swap(view(number)).value();
+    BOOST_TEST((one != two));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(everything_outlives_the_process, Folder) {
+  {
+    const auto store = open(file());
+    BOOST_REQUIRE(store->swap(view(1)).ok());
+    BOOST_REQUIRE(store->create(record("a")).ok());
+  }
+  const auto store = open(file());
+  BOOST_TEST(store->newest("d").value()->number.value == 1U);
+  const auto again = store->create(record("a"));
+  BOOST_REQUIRE(again.ok());
+  BOOST_TEST(!again.value().created);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_is_created_once_and_comes_back_as_it_was, Folder) {
+  const auto store = open(file());
+  BOOST_TEST(store->create(record("a")).value().created);
+  RequestRecord other = record("a");
+  other.prompt = {7};
+  const auto second = store->create(other);
+  BOOST_TEST(!second.value().created);
+  const RequestRecord& kept = second.value().record;
+  BOOST_TEST(kept.prompt == record("a").prompt);
+  BOOST_TEST((kept.sampling == record("a").sampling));
+  BOOST_TEST(kept.max_tokens == 9U);
+}
+
+BOOST_FIXTURE_TEST_CASE(old_finished_records_are_trimmed_running_ones_stay, Folder) {
+  const auto store = open(file());
+  for (int i = 0; i < 10; ++i) {
+    RequestRecord made = record("r" + std::to_string(i));
+    made.created_unix_ms = i;
+    BOOST_REQUIRE(store->create(made).ok());
+    if (i < 8) BOOST_REQUIRE(store->finish(made.id, "stop").ok());
+  }
+  BOOST_REQUIRE(store->trim(3).ok());
+  BOOST_TEST(store->create(record("r0")).value().created);
+  BOOST_TEST(!store->create(record("r7")).value().created);
+  BOOST_TEST(!store->create(record("r9")).value().created);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_ledger_is_an_error_in_words, Folder) {
+  std::ofstream(file()) << "this is no database, and it is long enough to be looked at as one........";
+  const auto store = LedgerStore::open(file());
+  BOOST_REQUIRE(!store.ok());
+  BOOST_TEST(store.error().message.find("database") != std::string::npos, store.error().message);
+  const auto nowhere = LedgerStore::open((path / "no" / "such").string());
+  BOOST_REQUIRE(!nowhere.ok());
+  BOOST_TEST(nowhere.error().message.find("ledger") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace troupe::test
