@@ -51,7 +51,7 @@ void SchedulerState::record(const StageFigures& now_figures) {
   StageRecord& kept = figures[now_figures.stage];
   if (kept.last.incarnation == now_figures.incarnation) {
     const double seconds = to_seconds(now - kept.at);
-    if (seconds > 0.2) {
+    if (seconds > 0.1) {
       kept.rows_per_second =
           static_cast<double>(now_figures.rows - kept.last.rows) / seconds;
       kept.busy_fraction = std::min(
@@ -81,6 +81,8 @@ StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) co
   status.busy_fraction = found->second.busy_fraction;
   status.hop_p50_ms = milliseconds(last.hop_p50_ns);
   status.hop_p99_ms = milliseconds(last.hop_p99_ns);
+  status.step_p50_ms = milliseconds(last.step_p50_ns);
+  status.step_p99_ms = milliseconds(last.step_p99_ns);
   status.weight_bytes = last.weight_bytes;
   status.kv_bytes = last.kv_bytes;
   status.resident_bytes = last.resident_bytes;

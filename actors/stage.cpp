@@ -219,6 +219,10 @@ StageFigures StageState::figures() const {
                       .idle_ns = alive > busy ? alive - busy : 0,
                       .hop_p50_ns = static_cast<uint64_t>(hops.quantile(0.5).count()),
                       .hop_p99_ns = static_cast<uint64_t>(hops.quantile(0.99).count()),
+                      .step_p50_ns =
+                          static_cast<uint64_t>(compute_figures.steps.quantile(0.5).count()),
+                      .step_p99_ns =
+                          static_cast<uint64_t>(compute_figures.steps.quantile(0.99).count()),
                       .fenced_frames = fence->dropped(),
                       .garbage_frames = refused,
                       .weight_bytes = memory.weight_bytes,

@@ -19,6 +19,7 @@ std::shared_ptr<ComputeFigures> ProgressBoard::take(uint32_t stage) {
     if (!slot.used.compare_exchange_strong(free, true)) continue;
     slot.stage = stage;
     slot.figures->started = slot.figures->finished = slot.figures->rows = slot.figures->busy_ns = 0;
+    slot.figures->steps.clear();
     return slot.figures;
   }
   return nullptr;
@@ -65,7 +66,9 @@ Result<StageOutput> execute(StageProgram& program, const Frame& frame, ComputeFi
   figures.started.fetch_add(1);
   const Instant start = steady_now();
   auto output = program.run(input.value().batch, input.value().tokens, frame.payload);
-  figures.busy_ns.fetch_add(static_cast<uint64_t>((steady_now() - start).count()));
+  const Duration took = steady_now() - start;
+  figures.busy_ns.fetch_add(static_cast<uint64_t>(took.count()));
+  figures.steps.record(took);
   figures.rows.fetch_add(input.value().batch.rows());
   figures.finished.fetch_add(1);
   return output;

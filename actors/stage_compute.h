@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/ids.h"
+#include "base/metrics.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "models/stage_program.h"
@@ -21,6 +22,7 @@ struct ComputeFigures {
   std::atomic<uint64_t> started{0}, finished{0};  // micro-batches
   std::atomic<uint64_t> rows{0};
   std::atomic<uint64_t> busy_ns{0};
+  LatencyHistogram steps;
 };
 
 // The compute threads of a process, for its beats: a fixed board, so that the beat thread never waits for anybody.

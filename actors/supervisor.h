@@ -31,7 +31,7 @@ struct SupervisorOptions {
   Duration load_max = 300s;    // a stage that is not ready by then is started again
   Duration hello_max = 10s;    // a process that has not said hello by then is killed
   Duration view_max = 5s;      // for a stage to take a view
-  Duration figures_interval = 1s;
+  Duration figures_interval = 250ms;
   std::function<Incarnation()> new_incarnation;
 };
 

@@ -25,6 +25,12 @@ void LatencyHistogram::record(Duration duration) {
   total_ns_.add(static_cast<uint64_t>(std::max<int64_t>(0, duration.count())));
 }
 
+void LatencyHistogram::clear() {
+  for (Counter& bucket : buckets_) bucket.clear();
+  count_.clear();
+  total_ns_.clear();
+}
+
 Duration LatencyHistogram::quantile(double fraction) const {
   const uint64_t recorded = count();
   if (recorded == 0) return Duration{0};

@@ -13,6 +13,7 @@ namespace troupe {
 class Counter {
  public:
   void add(uint64_t amount = 1) { value_.fetch_add(amount, std::memory_order_relaxed); }
+  void clear() { value_.store(0, std::memory_order_relaxed); }
   uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
  private:
@@ -23,6 +24,7 @@ class Counter {
 class LatencyHistogram {
  public:
   void record(Duration duration);
+  void clear();  // by the writing thread
   uint64_t count() const { return count_.value(); }
   Duration total() const { return Duration{static_cast<int64_t>(total_ns_.value())}; }
   // The upper end of the bucket that holds the quantile in [0, 1]; zero if nothing was recorded.

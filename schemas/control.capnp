@@ -117,7 +117,7 @@ struct StopStage {
 }
 
 struct StageFigures {
-  # What a stage did since its incarnation began; every second.
+  # What a stage did since its incarnation began; several times a second.
   deployment @0 :Text;       # 1 to 256 bytes
   stage @1 :UInt32;          # below 1024
   incarnation @2 :UInt64;
@@ -132,11 +132,13 @@ struct StageFigures {
   weightBytes @11 :UInt64;   # memory of the weights
   kvBytes @12 :UInt64;       # memory of the KV blocks
   residentBytes @13 :UInt64; # resident memory of the process
+  stepP50Ns @14 :UInt64;     # nanoseconds that a micro-batch took to compute, median
+  stepP99Ns @15 :UInt64;     # the same, 99th percentile
 }
 
 struct InjectFault {
   # For tests of recovery; obeyed only by daemons that were started to allow it.
   deployment @0 :Text;  # 1 to 256 bytes
   stage @1 :UInt32;     # below 1024
-  fault @2 :Text;       # "throw" or "abort"; at most 64 bytes
+  fault @2 :Text;       # "throw", "kill" or "hang"; at most 64 bytes
 }

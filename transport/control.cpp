@@ -302,6 +302,8 @@ void write(schema::ControlMessage::Body::Builder body, const StageFigures& value
   to.setIdleNs(value.idle_ns);
   to.setHopP50Ns(value.hop_p50_ns);
   to.setHopP99Ns(value.hop_p99_ns);
+  to.setStepP50Ns(value.step_p50_ns);
+  to.setStepP99Ns(value.step_p99_ns);
   to.setFencedFrames(value.fenced_frames);
   to.setGarbageFrames(value.garbage_frames);
   to.setWeightBytes(value.weight_bytes);
@@ -318,6 +320,8 @@ StageFigures read(schema::StageFigures::Reader from) {
           .idle_ns = from.getIdleNs(),
           .hop_p50_ns = from.getHopP50Ns(),
           .hop_p99_ns = from.getHopP99Ns(),
+          .step_p50_ns = from.getStepP50Ns(),
+          .step_p99_ns = from.getStepP99Ns(),
           .fenced_frames = from.getFencedFrames(),
           .garbage_frames = from.getGarbageFrames(),
           .weight_bytes = from.getWeightBytes(),

@@ -84,6 +84,7 @@ struct StageFigures {
   uint64_t micro_batches = 0, rows = 0;
   uint64_t busy_ns = 0, idle_ns = 0;         // of the compute thread since the start
   uint64_t hop_p50_ns = 0, hop_p99_ns = 0;   // frame sent there to frame arrived here (one host only)
+  uint64_t step_p50_ns = 0, step_p99_ns = 0; // computing one micro-batch
   uint64_t fenced_frames = 0, garbage_frames = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0, resident_bytes = 0;
 };
