@@ -1,6 +1,7 @@
 // troupe down: ends a cluster that `troupe up` started here. Ending what is not there is fine.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 
 #include "apps/cli/cluster_record.h"
@@ -48,9 +49,11 @@ void add_down(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<DownOptions>();
   CLI::App* command = app.add_subcommand("down", "End a cluster that was started with up");
   command->add_option("--name", options->name, "Which cluster")->capture_default_str();
+  const std::map<std::string, double> units{{"ms", 1e-3}, {"s", 1.0}, {"min", 60.0}};
   command
       ->add_option("--deadline", options->deadline_seconds,
-                   "Seconds the daemons get to end in order before they are killed")
+                   "How long the daemons get to end in order before they are killed: 10s, 500ms")
+      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"))
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   command->footer("Logs stay in ~/.troupe/clusters/NAME until the next up of that name.");

@@ -62,21 +62,26 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
-// Refuses to start a second cluster of a name; what an ended one left there is removed.
-Result<std::string> prepare_folder(const std::string& name) {
-  TROUPE_TRY(const std::string folder, cluster_folder(name));
+// Refuses to start a second cluster of a name.
+Result<void> check_not_running(const std::string& name) {
   const Result<ClusterRecord> old = load_cluster_record(name);
-  if (old.ok()) {
-    for (const DaemonRecord& daemon : old.value().daemons)
-      if (is_running(daemon))
-        return Error{ErrorCode::kAlreadyExists,
-                     fmt::format("cluster \"{}\" is running (its {} is process {}); end it with "
-                                 "\"troupe down{}\", or start another with --name and --port",
-                                 name, daemon.node, daemon.process,
-                                 name == "default" ? "" : " --name " + name)};
-  } else if (old.error().code != ErrorCode::kNotFound) {
+  if (!old.ok()) {
+    if (old.error().code == ErrorCode::kNotFound) return {};
     return old.error();
   }
+  for (const DaemonRecord& daemon : old.value().daemons)
+    if (is_running(daemon))
+      return Error{ErrorCode::kAlreadyExists,
+                   fmt::format("cluster \"{}\" is running (its {} is process {}); end it with "
+                               "\"troupe down{}\", or start another with --name and --port",
+                               name, daemon.node, daemon.process,
+                               name == "default" ? "" : " --name " + name)};
+  return {};
+}
+
+// What an ended cluster of this name left is removed: its nodes' folders and nothing else.
+Result<std::string> prepare_folder(const std::string& name) {
+  TROUPE_TRY(const std::string folder, cluster_folder(name));
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator(folder, failure))
     if (entry.path().filename().string().starts_with("node-"))
@@ -99,6 +104,7 @@ std::string deployment_name(const std::string& model) {
 }
 
 Result<ClusterRecord> write_cluster(const UpOptions& options, const std::string& model_path) {
+  TROUPE_TRY_VOID(check_not_running(options.name));
   for (const uint32_t port : {options.port, options.port + 1})
     TROUPE_TRY_VOID(check_port_free(static_cast<uint16_t>(port)));
   TROUPE_TRY(const std::string folder, prepare_folder(options.name));
