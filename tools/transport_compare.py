@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "UCX_KEEPALIVE_INTERVAL": "inf",
     "UCX_HANDLE_ERRORS": "none",
     "UCX_DEBUG_SIGNO": "0",
+    "UCX_MEM_EVENTS": "no",
     "UCX_WARN_UNUSED_ENV_VARS": "n",
     "UCX_LOG_LEVEL": "fatal",
 }

@@ -43,6 +43,7 @@ void Endpoint::fail(const char* doing, ucs_status_t status) {
   watch_.attention = true;
   // UCX's status says little: a killed peer is reported as "Endpoint timeout" most of the time.
   if (!failure_) failure_ = ucx_error(ErrorCode::kUnavailable, doing, status);
+  drop_control();
 }
 
 void Endpoint::send(Message message, uint64_t key) {
@@ -86,6 +87,34 @@ void Endpoint::send(Message message, uint64_t key) {
   if (!UCS_PTR_IS_PTR(request)) finish(operation, UCS_PTR_STATUS(request));
 }
 
+void Endpoint::send_control(const Message& message, uint64_t key) {
+  if (handle_ == nullptr || closing_ || failure_) return;
+  control_.push_back({encode_envelope(message.envelope, key), message.header});
+  ++watch_.waiting;
+  retry_control();
+}
+
+void Endpoint::retry_control() {
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+  while (!control_.empty() && handle_ != nullptr && !closing_ && !failure_) {
+    const Control& control = control_.front();
+    void* request = ucp_am_send_nbx(handle_, Worker::kMessageId, control.envelope.data(),
+                                    control.envelope.size(), control.data.data(),
+                                    control.data.size(), &parameters);
+    const ucs_status_t status = UCS_PTR_STATUS(request);
+    if (status == UCS_ERR_NO_RESOURCE) return;
+    if (status != UCS_OK) return fail("sending", status);
+    control_.pop_front();
+    --watch_.waiting;
+  }
+}
+
+void Endpoint::drop_control() {
+  watch_.waiting -= control_.size();
+  control_.clear();
+}
+
 void Endpoint::finish(Operation* operation, ucs_status_t status) {
   const std::unique_ptr<Operation> owned(operation);
   --operations_;
@@ -98,6 +127,7 @@ void Endpoint::finish(Operation* operation, ucs_status_t status) {
 void Endpoint::close() {
   if (closing_) return;
   closing_ = true;
+  drop_control();
   ucp_request_param_t parameters{};
   parameters.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;

@@ -15,9 +15,13 @@ constexpr unsigned kProgressStepsMax =
     64;  // a round; an unbounded loop starves everything under a fast sender
 constexpr size_t kCommandsMax = 64;  // a round
 constexpr Duration kYieldFor = 50us;
-// How long a goodbye or a refusal may take before its endpoint is closed by force.
+// How long an orderly end may take before the endpoint is closed by force. More while connections
+// are set up: UCX 1.13 aborts the *peer's* process (an assertion in its wire-up) if we close in the
+// middle of that.
 constexpr Duration kLinger = 100ms;
-constexpr Duration kFarewell = 1s;
+constexpr Duration kLingerUnwelcomed = 1s;
+constexpr Duration kQuiet = 20ms;    // nothing happened for so long: no connection is being set up
+constexpr Duration kForced = 500ms;  // for UCX to let go of what was closed by force
 
 }  // namespace
 
@@ -87,6 +91,7 @@ bool Engine::round() {
   bool busy = worker_->progress(kProgressStepsMax);
   busy |= act_on_notes();
   busy |= act_on_commands();
+  if (watch_.waiting > 0) retry_control();
   if (watch_.attention) look_after_endpoints();
   run_timers(steady_now());
   return busy;
@@ -117,7 +122,7 @@ Envelope Engine::envelope_to(const Address& peer, uint64_t connection, MessageKi
 
 void Engine::garbage(Error what) {
   shared_.figures.frames_refused.fetch_add(1, std::memory_order_relaxed);
-  events_.on_garbage(std::move(what));
+  if (!stopping_) events_.on_garbage(std::move(what));
 }
 
 // An operation ended or an endpoint failed: report losses, send what waited.
@@ -137,19 +142,29 @@ void Engine::look_after_endpoints() {
   for (const auto& incoming : gone) {
     log_debug("ucx", "connection {} of peer {} is gone: {}", incoming->key.connection,
               to_hex(incoming->key.instance), incoming->endpoint->failure()->message);
-    drop(incoming, Instant{});
+    drop(incoming, Duration::zero());
   }
 }
 
-void Engine::let_go(std::shared_ptr<Endpoint> endpoint, Instant deadline) {
-  if (endpoint != nullptr) leaving_.push_back({std::move(endpoint), deadline});
+void Engine::retry_control() {
+  for (auto& [id, connection] : outgoing_) connection->endpoint->retry_control();
+  for (auto& [key, incoming] : incoming_)
+    if (incoming->endpoint != nullptr) incoming->endpoint->retry_control();
+  for (const Leaving& leaving : leaving_) leaving.endpoint->retry_control();
+}
+
+void Engine::let_go(std::shared_ptr<Endpoint> endpoint, Duration linger,
+                    std::shared_ptr<Outgoing> outgoing) {
+  if (endpoint != nullptr)
+    leaving_.push_back({std::move(endpoint), steady_now() + linger, std::move(outgoing)});
 }
 
 void Engine::end_leaving(Instant now) {
   std::erase_if(leaving_, [now](Leaving& leaving) {
     Endpoint& endpoint = *leaving.endpoint;
-    if (now >= leaving.deadline || endpoint.operations() == 0 || endpoint.failure())
-      endpoint.close();
+    const bool set_up = leaving.outgoing == nullptr || leaving.outgoing->welcomed;
+    const bool done = set_up && endpoint.idle();
+    if (done || now >= leaving.deadline || endpoint.failure()) endpoint.close();
     return endpoint.closed();
   });
 }
@@ -169,6 +184,8 @@ void Engine::run_timers(Instant now) {
 Duration Engine::until_next_timer(Instant now) const {
   std::optional<Instant> next;
   const auto consider = [&](Instant instant) { next = next ? std::min(*next, instant) : instant; };
+  // UCX's events tell when there is room again; this is in case they do not.
+  if (watch_.waiting > 0) consider(now + 1ms);
   for (const Leaving& leaving : leaving_)
     // Forced already: UCX's events tell of its end; look again soon all the same.
     consider(leaving.deadline > now ? leaving.deadline : now + 1ms);
@@ -191,7 +208,7 @@ void Engine::act(Connect& command) {
   std::copy(address_.begin(), address_.end(), hello.header.mutable_data());
   hello.envelope.header_bytes = static_cast<uint32_t>(address_.size());
   hello.envelope.number = digest64(hello.header.view(), key_);
-  connection->endpoint->send(std::move(hello), key_);
+  connection->endpoint->send_control(hello, key_);
 }
 
 void Engine::act(Send& command) {
@@ -201,12 +218,21 @@ void Engine::act(Send& command) {
 }
 
 void Engine::act(Close& command) {
-  Outgoing& connection = *command.connection;
-  if (outgoing_.erase(connection.id) == 0) return;
-  connection.backlog.clear();
-  connection.endpoint->send(
-      {envelope_to(connection.peer, connection.id.value, MessageKind::kGoodbye), {}, {}}, key_);
-  let_go(std::move(connection.endpoint), steady_now() + kLinger);
+  if (outgoing_.erase(command.connection->id) > 0) say_goodbye(command.connection);
+}
+
+void Engine::act(Spoil& command) {
+  const std::shared_ptr<Outgoing>& connection = command.connection;
+  if (outgoing_.erase(connection->id) > 0) say_goodbye(connection);
+  lose(connection, std::move(command.why));
+}
+
+void Engine::say_goodbye(const std::shared_ptr<Outgoing>& connection) {
+  connection->backlog.clear();
+  connection->endpoint->send_control(
+      {envelope_to(connection->peer, connection->id.value, MessageKind::kGoodbye), {}, {}}, key_);
+  let_go(std::exchange(connection->endpoint, nullptr),
+         connection->welcomed ? kLinger : kLingerUnwelcomed, connection);
 }
 
 void Engine::act(ReturnCredit& command) {
@@ -214,30 +240,45 @@ void Engine::act(ReturnCredit& command) {
   if (found != incoming_.end()) return_credit(*found->second);
 }
 
-// Peers learn of it from their own UCX. What UCX does not let go of in time is leaked, never
-// reused: it may still be written to.
+// Tells everyone and lets connections that are being set up finish that.
+void Engine::say_farewell() {
+  for (auto& [id, connection] : std::exchange(outgoing_, {})) {
+    connection->end();
+    say_goodbye(connection);
+  }
+  for (auto& [key, incoming] : std::exchange(incoming_, {})) {
+    incoming->ended = true;
+    if (incoming->endpoint == nullptr) continue;
+    send_refusal(*incoming->endpoint, incoming->peer, key.connection,
+                 "the peer's transport was destroyed");
+    let_go(std::exchange(incoming->endpoint, nullptr), kLinger);
+  }
+  const Instant deadline = steady_now() + kLingerUnwelcomed;
+  Instant busy_at = steady_now();
+  for (Instant now = busy_at; now < deadline; now = steady_now()) {
+    bool busy = worker_->progress(kProgressStepsMax);
+    busy |= act_on_notes();
+    retry_control();
+    end_leaving(now);
+    if (busy || !leaving_.empty()) busy_at = now;
+    if (now - busy_at >= kQuiet) break;
+    if (!busy) sched_yield();
+  }
+}
+
+// What UCX does not let go of in time is leaked, never reused: it may still be written to.
 void Engine::shut_down() {
   shared_.mailbox->close();
-  for (auto& [id, connection] : outgoing_) {
-    connection->backlog.clear();
-    let_go(std::move(connection->endpoint), Instant{});
-  }
-  outgoing_.clear();
-  for (auto& [key, incoming] : incoming_) {
-    incoming->ended = true;
-    let_go(std::move(incoming->endpoint), Instant{});
-  }
-  incoming_.clear();
-  const Instant deadline = steady_now() + kFarewell;
+  say_farewell();
+  const Instant deadline = steady_now() + kForced;
   while (true) {
     const Instant now = steady_now();
-    for (Leaving& leaving : leaving_) leaving.deadline = Instant{};
+    for (Leaving& leaving : leaving_) leaving.deadline = now;
     end_leaving(now);
     if (leaving_.empty() && watch_.operations == 0 && receives_ == 0) break;
     if (now >= deadline) {
-      log_warning("ucx",
-                  "{} endpoints, {} sends and {} receives did not end within {:.0f} s: leaked",
-                  leaving_.size(), watch_.operations, receives_, to_seconds(kFarewell));
+      log_warning("ucx", "{} endpoints, {} sends and {} receives did not end in time: leaked",
+                  leaving_.size(), watch_.operations, receives_);
       new std::vector<Leaving>(std::move(leaving_));
       break;
     }

@@ -79,7 +79,7 @@ class Engine {
 
   // Creates worker and context; the address peers connect to.
   Result<std::vector<std::byte>> start();
-  // Until Stop arrives; then everything is closed, within kFarewell.
+  // Until Stop arrives; then everything is closed, in bounded time.
   void run();
 
  private:
@@ -88,10 +88,12 @@ class Engine {
     Envelope envelope;
     std::vector<std::byte> data;
   };
-  // An endpoint on its way out: closed by force when its operations are done, or at the deadline.
+  // An endpoint on its way out: closed by force when its operations are done and both sides
+  // finished setting up, or at the deadline.
   struct Leaving {
     std::shared_ptr<Endpoint> endpoint;
     Instant deadline;
+    std::shared_ptr<Outgoing> outgoing;  // whose welcome it waits for; none of an incoming one
   };
 
   // engine.cpp
@@ -100,15 +102,19 @@ class Engine {
   void act(Connect& command);
   void act(Send& command);
   void act(Close& command);
-  void act(Spoil& command) { lose(command.connection, std::move(command.why)); }
+  void act(Spoil& command);
   void act(ReturnCredit& command);
   void act(Stop&) { stopping_ = true; }
   void look_after_endpoints();
-  void let_go(std::shared_ptr<Endpoint> endpoint, Instant deadline);
+  void let_go(std::shared_ptr<Endpoint> endpoint, Duration linger,
+              std::shared_ptr<Outgoing> outgoing = nullptr);
+  void say_goodbye(const std::shared_ptr<Outgoing>& connection);
+  void retry_control();
   void end_leaving(Instant now);
   void run_timers(Instant now);
   Duration until_next_timer(Instant now) const;
   void sleep();
+  void say_farewell();
   void shut_down();
   void garbage(Error what);
   Envelope envelope_to(const Address& peer, uint64_t connection, MessageKind kind) const;
@@ -134,7 +140,9 @@ class Engine {
   void refuse(const Address& peer, uint64_t connection, const std::string& why);
   void deliver(const std::shared_ptr<Incoming>& incoming);
   void return_credit(Incoming& incoming);
-  void drop(const std::shared_ptr<Incoming>& incoming, Instant deadline);
+  void send_refusal(Endpoint& endpoint, const Address& peer, uint64_t connection,
+                    const std::string& why);
+  void drop(const std::shared_ptr<Incoming>& incoming, Duration linger);
   Result<Frame> make_frame(Incoming& incoming, Arrived arrived);
   SharedBuffer text_of(const std::string& text) const;
 

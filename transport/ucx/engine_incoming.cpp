@@ -14,7 +14,7 @@ constexpr size_t kIncomingMax = 1024;  // connections
 constexpr size_t kLeavingMax = 256;    // endpoints that only carry a refusal
 constexpr size_t kControlMax = 4096;   // control messages a round
 constexpr size_t kGarbageMax = 64;     // reports a round; more are only counted
-constexpr Duration kRefusalLinger = 100ms;
+constexpr Duration kLinger = 100ms;    // for what is still to be sent on a dropped connection
 
 // Tells the engine through the mailbox, which outlives it.
 class MailedCredit final : public CreditReturn {
@@ -55,7 +55,6 @@ ucs_status_t Engine::receive(void* argument, const void* header, size_t header_l
 
 // Inside UCX: notes only. UCS_OK without taking the data drops it, also a rendezvous.
 ucs_status_t Engine::on_message(ByteSpan header, void* data, size_t length, bool rendezvous) {
-  if (stopping_) return UCS_OK;
   auto decoded = decode_envelope(header, length, key_);
   if (decoded.ok() && rendezvous && decoded.value().kind != MessageKind::kFrame)
     decoded = Error{ErrorCode::kInvalidFrame, "a control message came as a rendezvous"};
@@ -64,6 +63,7 @@ ucs_status_t Engine::on_message(ByteSpan header, void* data, size_t length, bool
     return UCS_OK;
   }
   const Envelope& envelope = decoded.value();
+  if (stopping_ && envelope.kind == MessageKind::kFrame) return UCS_OK;
   if (envelope.kind == MessageKind::kFrame) return on_frame(envelope, data, length, rendezvous);
   if (control_.size() >= kControlMax) return UCS_OK;
   Control control{envelope, {}};
@@ -85,6 +85,7 @@ ucs_status_t Engine::on_message(ByteSpan header, void* data, size_t length, bool
 void Engine::note_hello(const Control& control) {
   const PeerConnection key{control.envelope.sender, control.envelope.connection};
   if (control.envelope.receiver != shared_.instance || incoming_.size() >= kIncomingMax) return;
+  if (stopping_) return;
   auto address = decode_address(control.data, key_);
   if (!address.ok() || address.value().instance != key.instance || incoming_.contains(key)) return;
   auto incoming = std::make_shared<Incoming>(key, std::move(address).value());
@@ -168,15 +169,9 @@ bool Engine::act_on_notes() {
   for (const auto& incoming : std::exchange(deliverable_, {})) deliver(incoming);
   for (auto& [incoming, why] : std::exchange(broken_, {})) {
     if (why.code == ErrorCode::kInvalidFrame) garbage(why);
-    if (incoming->endpoint != nullptr) {
-      Message message{
-          envelope_to(incoming->peer, incoming->key.connection, MessageKind::kRefuse), {}, {}};
-      message.header = text_of(to_string(why));
-      message.envelope.header_bytes = static_cast<uint32_t>(message.header.size());
-      message.envelope.number = digest64(message.header.view(), key_);
-      incoming->endpoint->send(std::move(message), key_);
-    }
-    drop(incoming, steady_now() + kRefusalLinger);
+    if (incoming->endpoint != nullptr)
+      send_refusal(*incoming->endpoint, incoming->peer, incoming->key.connection, to_string(why));
+    drop(incoming, kLinger);
   }
   return true;
 }
@@ -202,7 +197,7 @@ void Engine::act_on_control(const Control& control) {
       if (found == incoming_.end()) return;
       const std::shared_ptr<Incoming> incoming = found->second;
       deliver(incoming);
-      drop(incoming, Instant{});
+      drop(incoming, kLinger);
       return;
     }
     case MessageKind::kHello:
@@ -219,6 +214,7 @@ void Engine::answer_hello(const Control& control) {
   if (control.envelope.receiver != shared_.instance)
     return refuse(address.value(), connection,
                   "the address is of an earlier process; this one is another instance");
+  if (stopping_) return refuse(address.value(), connection, "the peer's transport was destroyed");
   const auto found = incoming_.find({control.envelope.sender, connection});
   if (found == incoming_.end())
     return refuse(address.value(), connection,
@@ -230,11 +226,11 @@ void Engine::answer_hello(const Control& control) {
   if (!endpoint.ok()) {
     log_warning("ucx", "connecting back to peer {}: {}", to_hex(incoming->key.instance),
                 endpoint.error().message);
-    return drop(incoming, Instant{});
+    return drop(incoming, Duration::zero());
   }
   incoming->endpoint = std::move(endpoint).value();
-  incoming->endpoint->send({envelope_to(incoming->peer, connection, MessageKind::kWelcome), {}, {}},
-                           key_);
+  incoming->endpoint->send_control(
+      {envelope_to(incoming->peer, connection, MessageKind::kWelcome), {}, {}}, key_);
   return_credit(*incoming);
 }
 
@@ -243,12 +239,17 @@ void Engine::refuse(const Address& peer, uint64_t connection, const std::string&
   if (leaving_.size() >= kLeavingMax) return;
   auto endpoint = Endpoint::create(*worker_, peer.worker, watch_);
   if (!endpoint.ok()) return;
+  send_refusal(*endpoint.value(), peer, connection, why);
+  let_go(std::move(endpoint).value(), kLinger);
+}
+
+void Engine::send_refusal(Endpoint& endpoint, const Address& peer, uint64_t connection,
+                          const std::string& why) {
   Message message{envelope_to(peer, connection, MessageKind::kRefuse), {}, {}};
   message.header = text_of(why);
   message.envelope.header_bytes = static_cast<uint32_t>(message.header.size());
   message.envelope.number = digest64(message.header.view(), key_);
-  endpoint.value()->send(std::move(message), key_);
-  let_go(std::move(endpoint).value(), steady_now() + kRefusalLinger);
+  endpoint.send_control(message, key_);
 }
 
 void Engine::deliver(const std::shared_ptr<Incoming>& incoming) {
@@ -284,14 +285,14 @@ void Engine::return_credit(Incoming& incoming) {
   Message message{
       envelope_to(incoming.peer, incoming.key.connection, MessageKind::kCredit), {}, {}};
   message.envelope.number = *released;
-  incoming.endpoint->send(std::move(message), key_);
+  incoming.endpoint->send_control(message, key_);
 }
 
-void Engine::drop(const std::shared_ptr<Incoming>& incoming, Instant deadline) {
+void Engine::drop(const std::shared_ptr<Incoming>& incoming, Duration linger) {
   incoming->ended = true;
   const auto found = incoming_.find(incoming->key);
   if (found != incoming_.end() && found->second == incoming) incoming_.erase(found);
-  let_go(std::exchange(incoming->endpoint, nullptr), deadline);
+  let_go(std::exchange(incoming->endpoint, nullptr), linger);
 }
 
 }  // namespace troupe::ucx

@@ -15,8 +15,9 @@ constexpr uint64_t kInFlightBytesMax = uint64_t{16} << 20;
 
 }  // namespace
 
+// Frames wait for the welcome: see Endpoint::send().
 void Engine::pump(Outgoing& connection) {
-  while (!connection.backlog.empty() &&
+  while (connection.welcomed && !connection.backlog.empty() &&
          connection.endpoint->bytes_in_flight() < kInFlightBytesMax &&
          !connection.endpoint->failure()) {
     Message message = std::move(connection.backlog.front());
@@ -31,19 +32,31 @@ void Engine::pump(Outgoing& connection) {
 void Engine::lose(std::shared_ptr<Outgoing> connection, Error why) {
   outgoing_.erase(connection->id);
   connection->backlog.clear();
-  let_go(std::exchange(connection->endpoint, nullptr), Instant{});
+  let_go(std::exchange(connection->endpoint, nullptr), Duration::zero());
   shared_.table.remove(connection->id);
   if (connection->end()) events_.on_lost(connection->id, std::move(why));
 }
 
 void Engine::on_welcome(const Control& control) {
+  const auto welcome = [&](Outgoing& connection) {
+    if (connection.id.value == control.envelope.connection &&
+        connection.peer.instance == control.envelope.sender)
+      connection.welcomed = true;
+  };
   const auto found = outgoing_.find({control.envelope.connection});
-  if (found != outgoing_.end() && found->second->peer.instance == control.envelope.sender)
-    found->second->welcomed = true;
+  if (found != outgoing_.end()) {
+    welcome(*found->second);
+    pump(*found->second);
+  }
+  for (const Leaving& leaving : leaving_)
+    if (leaving.outgoing != nullptr) welcome(*leaving.outgoing);
 }
 
 // Also from another instance than was meant: that is one reason to refuse.
 void Engine::on_refusal(const Control& control) {
+  for (const Leaving& leaving : leaving_)
+    if (leaving.outgoing != nullptr && leaving.outgoing->id.value == control.envelope.connection)
+      leaving.outgoing->welcomed = true;  // as good as: the peer has finished setting up
   const auto found = outgoing_.find({control.envelope.connection});
   if (found == outgoing_.end()) return;
   const ByteSpan data = control.data;

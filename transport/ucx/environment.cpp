@@ -59,6 +59,10 @@ Result<std::vector<UcxSetting>> ucx_environment(const UcxNetwork& network) {
       // UCX would take SEGV, BUS, FPE and HUP for itself. Read when the library is loaded.
       {"UCX_HANDLE_ERRORS", "none", false},
       {"UCX_DEBUG_SIGNO", "0", false},
+      // UCX would patch mmap and munmap in our process; over tcp it has no use for that, and it
+      // breaks
+      // ThreadSanitizer.
+      {"UCX_MEM_EVENTS", "no", false},
       {"UCX_WARN_UNUSED_ENV_VARS", "n", false},
       // A dead address alone costs 25 error lines; we report failures ourselves.
       {"UCX_LOG_LEVEL", "fatal", false},
@@ -93,7 +97,8 @@ Result<void> enter_ucx_environment(const UcxNetwork& network, char** arguments) 
   });
   if (complete) return {};
   TROUPE_TRY_VOID(set_ucx_environment(network));
-  // By its real path: executed as /proc/self/exe it would be called "exe" in every list of processes.
+  // By its real path: executed as /proc/self/exe it would be called "exe" in every list of
+  // processes.
   char program[4096];
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length > 0) {

@@ -220,6 +220,28 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_released_frame_may_outlive_its_transport, Networ
   BOOST_TEST(test::is_activations(pair.events_b.frames[0], 1));
 }
 
+// UCX pairs endpoints of both directions on one socket; closing one must not take the other along.
+BOOST_AUTO_TEST_CASE_TEMPLATE(closing_one_connection_leaves_the_others, Network, Networks) {
+  Pair<Network> pair;
+  const ConnectionId to_a = pair.b->connect(pair.a->address()).value();
+  const ConnectionId second_to_b = pair.a->connect(pair.b->address()).value();
+  BOOST_REQUIRE((pair.send(1, 50000) == SendOutcome::kAccepted));
+  BOOST_REQUIRE((test::send_all(*pair.b, pair.events_b, to_a, test::activations(1, 50000)) ==
+                 SendOutcome::kAccepted));
+  BOOST_REQUIRE(pair.received(1));
+  pair.a->close(pair.to_b);
+  for (uint64_t i = 1; i <= 20; ++i) {
+    BOOST_REQUIRE((test::send_all(*pair.b, pair.events_b, to_a, test::activations(i, 50000)) ==
+                   SendOutcome::kAccepted));
+    BOOST_REQUIRE((test::send_all(*pair.a, pair.events_a, second_to_b,
+                                  test::activations(i, 50000)) == SendOutcome::kAccepted));
+    BOOST_REQUIRE(pair.received(1 + i));
+    BOOST_REQUIRE(pair.events_a.wait_for([&] { return pair.events_a.frames_seen >= 1 + i; }));
+  }
+  BOOST_TEST(pair.events_a.lost.empty());
+  BOOST_TEST(pair.events_b.lost.empty());
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(connections_come_and_go_without_end, Network, Networks) {
   Pair<Network> pair;
   pair.events_b.keep_frames = false;

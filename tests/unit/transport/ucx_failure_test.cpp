@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/digest.h"
+#include "base/prng.h"
 #include "tests/unit/transport/events.h"
 #include "tests/unit/transport/frames.h"
 #include "tests/unit/transport/peer_process.h"
@@ -79,6 +80,27 @@ BOOST_AUTO_TEST_CASE(a_peer_killed_in_mid_stream_is_reported_and_others_go_on) {
     witness.check(*survivor, events, to_witness);
   }
   BOOST_TEST(events.lost.size() == 5U);
+}
+
+// Connecting is when UCX itself is most easily upset by a death (see Endpoint::send()).
+BOOST_AUTO_TEST_CASE(a_peer_killed_while_it_connects_is_lost_like_any_other) {
+  RecordedEvents events;
+  events.keep_frames = false;
+  const auto survivor = test::ucx_transport(events);
+  Witness witness;
+  const ConnectionId to_witness = survivor->connect(witness.transport->address()).value();
+  constexpr uint64_t kSeed = 11;
+  for (uint64_t round = 0; round < 25; ++round) {
+    PeerProcess peer(survivor->address());
+    const ConnectionId to_peer = survivor->connect(peer.address()).value();
+    // Somewhere in the first milliseconds.
+    const int yields = static_cast<int>(philox_uniform(kSeed, round, 0) * 4000);
+    for (int i = 0; i < yields; ++i) std::this_thread::yield();
+    peer.end(SIGKILL);
+    BOOST_REQUIRE_MESSAGE(events.wait_for([&] { return lost(events, to_peer); }),
+                          "seed " << kSeed << " round " << round);
+  }
+  witness.check(*survivor, events, to_witness);
 }
 
 BOOST_AUTO_TEST_CASE(a_frozen_peer_is_not_reported_and_can_be_closed) {
@@ -200,8 +222,15 @@ class Liar {
   void send(ucx::Envelope envelope, ByteSpan data, uint64_t key = test::kUcxKey) {
     SharedBuffer buffer = SharedBuffer::allocate(data.size());
     std::copy(data.begin(), data.end(), buffer.mutable_data());
-    endpoint_->send({envelope, std::move(buffer), {}}, key);
-    progress([&] { return endpoint_->operations() == 0; });
+    const ucx::Message message{envelope, std::move(buffer), {}};
+    if (envelope.kind == ucx::MessageKind::kFrame)
+      endpoint_->send(message, key);
+    else
+      endpoint_->send_control(message, key);
+    progress([&] {
+      endpoint_->retry_control();
+      return endpoint_->idle();
+    });
   }
   void hello() {
     const auto address =
