@@ -111,6 +111,9 @@ void Replica::assign(const Placement& placement, Instant now, ReplicaActions& ac
   });
   TROUPE_CHECK(facts != nodes_.end(), "stages are placed on members only");
   Stage& life = stages_[placement.stage];
+  // A successor whose own node began to drain before it got a seat.
+  if (life.ready() && !serves_in(placement.stage, life.node, life.seat.incarnation))
+    stop_on(life.node, life.node_incarnation, placement.stage, actions);
   std::string cause = life.ready() ? fmt::format("{} is draining", life.node) : life.cause;
   life = Stage{};
   life.phase = Stage::Phase::kLoading;

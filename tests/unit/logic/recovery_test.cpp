@@ -408,6 +408,19 @@ BOOST_AUTO_TEST_CASE(a_drained_seat_that_dies_before_the_move_is_a_loss) {
   BOOST_TEST(scene.replica.faults() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_successor_whose_own_node_drains_is_not_left_behind) {
+  Scene scene;
+  scene.serve();
+  scene.drain("b");
+  scene.drain("a");  // stage 0 moves as well; stage 1 is loading on a
+  BOOST_TEST(scene.ready(1, "a", 21) == "stop 1 on a; assign 1 to c.1");
+  BOOST_TEST(scene.ready(0, "c", 20) == "");
+  BOOST_TEST(scene.ready(1, "c", 31) ==
+             "pause (view 1 gives way to a planned move); propose 2: c.20 c.31 c.12");
+  scene.committed(2);
+  BOOST_TEST(scene.installed(2) == "stop 0 on a; stop 1 on b; serve 2: c.20 c.31 c.12");
+}
+
 BOOST_AUTO_TEST_CASE(a_node_that_cannot_be_drained_goes_on_serving) {
   Scene scene(1);
   scene.join("a");
