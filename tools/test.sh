@@ -83,11 +83,18 @@ TEXT
   unset TROUPE_SMOLLM2
 fi
 
-# One run over all builds, so that one summary tells everything.
+# One run over all builds, so that one summary tells everything. CTest knows a test by its name alone,
+# also across folders: its test files are copied with the build's name in front of each test's.
 say "testing ${tested[*]}"
-mkdir -p build/tests
+rm -rf build/tests
 for folder in "${tested[@]}"; do
-  printf 'subdirs("%s")\n' "$PWD/$folder"
-done >build/tests/CTestTestfile.cmake
+  name="$(basename "$folder")"
+  while IFS= read -r file; do
+    copy="build/tests/$name/${file#"$folder"/}"
+    mkdir -p "$(dirname "$copy")"
+    sed -E "s/^(add_test|set_tests_properties)\((\[=*\[)?\"?/&$name./" "$file" >"$copy"
+  done < <(find "$folder" -name CTestTestfile.cmake)
+  printf 'subdirs("%s")\n' "$name" >>build/tests/CTestTestfile.cmake
+done
 export CTEST_OUTPUT_ON_FAILURE=1
 exec ctest --test-dir build/tests -j "$jobs"

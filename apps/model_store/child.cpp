@@ -30,12 +30,14 @@ std::vector<std::string> environment_of(const ChildOptions& options) {
     if (std::none_of(options.environment.begin(), options.environment.end(), replaced))
       result.emplace_back(text);
   }
-  for (const auto& [name, value] : options.environment) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : options.environment)
+    result.push_back(fmt::format("{}={}", name, value));
   return result;
 }
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
