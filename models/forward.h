@@ -29,7 +29,7 @@ struct ForwardRows {
 class Forward {
  public:
   // The head runs over at most so many rows at a time, which bounds the memory of logits.
-  static constexpr size_t kHeadRowsMax = 32;
+  static constexpr size_t kHeadRowsMax = 16;
 
   // `config` and `operators` outlive it. `logits` tells whether head() will be called.
   Forward(const ModelConfig& config, Operators& operators, uint32_t rows_max, bool logits);

@@ -41,6 +41,33 @@ Result<Largest> find_largest(std::span<const float> logits) {
   return best;
 }
 
+// The difference first: a tiny temperature then gives 0 or -infinity, never NaN.
+[[gnu::always_inline]] inline void weigh(float* weights, std::span<const float> logits, float max,
+                                         float temperature) {
+  for (size_t i = 0; i < logits.size(); ++i)
+    weights[i] = exp_lane(ScalarLane::set((logits[i] - max) / temperature)).value;
+}
+
+// The same source twice. Without the instruction every fma is a call of the C library: 2.6 ms for
+// 49152 tokens where a whole step of a small model takes 4 ms. fma is exact either way, so the bits
+// are the same.
+#if defined(__x86_64__)
+[[gnu::target("avx2,fma")]] void weigh_with_fma(float* weights, std::span<const float> logits,
+                                                float max, float temperature) {
+  weigh(weights, logits, max, temperature);
+}
+bool has_fma() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#else
+void weigh_with_fma(float* weights, std::span<const float> logits, float max, float temperature) {
+  weigh(weights, logits, max, temperature);
+}
+bool has_fma() {
+  return false;
+}
+#endif
+
 }  // namespace
 
 Result<void> check_sampling(const SamplingParameters& parameters) {
@@ -70,10 +97,13 @@ uint32_t Sampler::draw(std::span<const float> logits, float max,
                        const SamplingParameters& parameters, uint32_t position) {
   weights_.resize(logits.size());
   candidates_.resize(logits.size());
+  if (has_fma()) {
+    weigh_with_fma(weights_.data(), logits, max, parameters.temperature);
+  } else {
+    weigh(weights_.data(), logits, max, parameters.temperature);
+  }
   double total = 0.0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    // The difference first: a tiny temperature then gives 0 or -infinity, never NaN.
-    weights_[i] = exp_lane(ScalarLane::set((logits[i] - max) / parameters.temperature)).value;
     candidates_[i] = {logits[i], static_cast<uint32_t>(i)};
     total += static_cast<double>(weights_[i]);
   }
