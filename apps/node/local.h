@@ -1,5 +1,5 @@
-// `troupe run`: a model and a prompt in one process, without a cluster. The same stages, batcher and scheduler as
-// a daemon's, with isolation "thread" and the loopback transport; nothing listens.
+// `troupe run`: a model and a prompt in one process, without a cluster. The same stages, batcher
+// and scheduler as a daemon's, with isolation "thread" and the loopback transport; nothing listens.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ struct RunSummary {
   double total_seconds = 0;        // from then to the last one
 };
 
-// Blocks until the answer ends. `on_text` gets complete UTF-8 pieces, one call at a time. Setting `cancelled` ends
-// it within a step, with FinishReason::kCancelled.
+// Blocks until the answer ends. `on_text` gets complete UTF-8 pieces, one call at a time. Setting
+// `cancelled` ends it within a step, with FinishReason::kCancelled.
 Result<RunSummary> run_local(const RunOptions& options,
                              const std::function<void(const std::string&)>& on_text,
                              const std::atomic<bool>& cancelled);
