@@ -54,6 +54,16 @@ Result<ReplicaSpec> replica_spec(const DeploymentOptions& deployment, const Load
   spec.stages = deployment.stages;
   spec.layer_split = deployment.layer_split;
   spec.nodes_expected = deployment.nodes_expected;
+  // A split that does not fit this model would never place: refuse it now, with the figures.
+  PlacementRequest cut;
+  cut.layers = spec.layers;
+  cut.layer_bytes = spec.layer_bytes;
+  cut.layer_cost = spec.layer_cost;
+  cut.head_cost = spec.head_cost;
+  cut.stages = spec.stages;
+  cut.layer_split = spec.layer_split;
+  const auto split = split_layers(cut);
+  if (!split.ok()) return split.error();
   return spec;
 }
 

@@ -69,9 +69,10 @@ class EndSignal {
   std::string why_;
 };
 
-int fail(int code, const Error& error) {
+// Told on standard error; in the log, too, if that is a file that was opened already.
+int fail(int code, const Error& error, bool logged = false) {
   std::fprintf(stderr, "trouped: %s\n", error.message.c_str());
-  log_error("trouped", "{}", error.message);
+  if (logged) log_error("trouped", "{}", error.message);
   return code;
 }
 
@@ -156,7 +157,7 @@ int run_node(const CommandLine& line, const NodeConfig& config, const std::strin
   EndSignal end;
   auto runtime = NodeRuntime::start(
       std::move(options), [&end](EndReason reason, std::string why) { end.raise(reason, std::move(why)); });
-  if (!runtime.ok()) return fail(kExitUnable, runtime.error());
+  if (!runtime.ok()) return fail(kExitUnable, runtime.error(), !config.log.file.empty());
   if (!is_stage)
     log_info("trouped", "{} {} runs as process {}, peers at {}{}", kVersion, config.node.id,
              ::getpid(), runtime.value()->listen_address(),

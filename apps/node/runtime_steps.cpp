@@ -10,6 +10,7 @@
 #include "actors/ledger.h"
 #include "actors/model_registry.h"
 #include "actors/node.h"
+#include "actors/replica_spec.h"
 #include "actors/scheduler.h"
 #include "actors/stage.h"
 #include "actors/supervisor.h"
@@ -163,7 +164,26 @@ void NodeRuntime::Parts::start_node_actors() {
 }
 
 Result<void> NodeRuntime::Parts::start_head_actors() {
+  // The head checks the file before anything is placed: a wrong path or a broken file is an error at the start.
+  TROUPE_TRY(const ModelPtr model, open_model(config().deployment.model, ""));
+  TROUPE_TRY(PromptCodec codec, PromptCodec::from(*model));
+  if (config().deployment.context > model->config.context_max) {
+    log_warning("trouped", "deployment.context is {}, the model was made for {}: that is used",
+                config().deployment.context, model->config.context_max);
+    options.config.deployment.context = model->config.context_max;
+  }
   const DeploymentConfig& deployment = config().deployment;
+  const DeploymentOptions deployed{.name = deployment.name,
+                                   .model_path = deployment.model,
+                                   .stages = deployment.stages,
+                                   .nodes_expected = deployment.nodes_expected,
+                                   .layer_split = deployment.layer_split,
+                                   .kv_blocks = kv_blocks_of(deployment),
+                                   .threads = deployment.threads,
+                                   .rows_max = deployment.rows_max,
+                                   .kernels = deployment.kernels};
+  const auto placeable = replica_spec(deployed, *model);
+  if (!placeable.ok()) return placeable.error();
   const std::string ledger_path =
       config().node.state.empty() ? ":memory:" : config().node.state + "/ledger.sqlite";
   TROUPE_TRY(auto store, LedgerStore::open(ledger_path));
@@ -188,22 +208,10 @@ Result<void> NodeRuntime::Parts::start_head_actors() {
                                                         .listener = gateway});
   remember("batcher", batcher);
 
-  // The head checks the file before anything is placed: a wrong path or a broken file is an error at the start.
-  TROUPE_TRY(const ModelPtr model, open_model(deployment.model, ""));
-  TROUPE_TRY(PromptCodec codec, PromptCodec::from(*model));
-
   SchedulerOptions scheduling;
   scheduling.cluster_id = config().cluster.id;
   scheduling.self = self();
-  scheduling.deployment = {.name = deployment.name,
-                           .model_path = deployment.model,
-                           .stages = deployment.stages,
-                           .nodes_expected = deployment.nodes_expected,
-                           .layer_split = deployment.layer_split,
-                           .kv_blocks = kv_blocks_of(deployment),
-                           .threads = deployment.threads,
-                           .rows_max = deployment.rows_max,
-                           .kernels = deployment.kernels};
+  scheduling.deployment = deployed;
   scheduling.batcher_incarnation = batcher_life;
   scheduling.batcher_address = transport->address();
   scheduling.peer = peer;

@@ -17,7 +17,7 @@ struct ClusterOptions {
   std::string model;  // path of a GGUF file
   uint32_t nodes = 3;
   uint32_t stages = 3;
-  std::vector<std::string> up_arguments;  // more of `troupe up`
+  std::vector<std::string> up_arguments{};  // more of `troupe up`
 };
 
 // Runs a program and collects what it prints. Errors: kIo (it could not be started).
