@@ -83,8 +83,8 @@ TEXT
   unset TROUPE_SMOLLM2
 fi
 
-# One run over all builds, so that one summary tells everything. CTest knows a test by its name alone,
-# also across folders: its test files are copied with the build's name in front of each test's.
+# One run over all builds, so that one summary tells everything. CTest knows a test by its name
+# alone, also across folders: its files are copied with the build's name in front of each test's.
 say "testing ${tested[*]}"
 rm -rf build/tests
 for folder in "${tested[@]}"; do

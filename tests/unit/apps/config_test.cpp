@@ -17,7 +17,8 @@ cluster: {id: "0123456789abcdef", name: tests}
 node: {id: node-1, role: head, listen: "127.0.0.1:7420", state: /var/lib/troupe, memory: 3GiB}
 rpc: {listen: "127.0.0.1:7421"}
 transport: {kind: ucx, interface: lo, port_range: "31800-31899"}
-deployment: {model: /models/a.gguf, name: demo, stages: 3, nodes_expected: 2, layer_split: [0, 10, 20],
+deployment: {model: /models/a.gguf, name: demo, stages: 3, nodes_expected: 2,
+             layer_split: [0, 10, 20],
              context: 4096, streams: 7, threads: 2, kernels: reference, isolation: thread,
              prefill_chunk: 16, rows_max: 99}
 log: {level: debug, file: /var/log/troupe.log}
