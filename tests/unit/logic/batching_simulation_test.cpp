@@ -207,6 +207,8 @@ class Simulation {
       answers_.push_back({batch.id, {}, "by chance"});
     } else {
       answers_.push_back(stage_.run(batch));
+      // The batcher knows what the stage holds, also in a new view: it never leaves a gap.
+      BOOST_TEST_REQUIRE(answers_.back().refusal.empty(), "gap, seed " << seed_);
     }
   }
 
