@@ -44,8 +44,9 @@ auto fields(const StopStage& b) {
 }
 auto fields(const StageFigures& b) {
   return std::tuple(b.deployment, b.stage, b.incarnation, b.micro_batches, b.rows, b.busy_ns,
-                    b.idle_ns, b.hop_p50_ns, b.hop_p99_ns, b.step_p50_ns, b.step_p99_ns, b.fenced_frames, b.garbage_frames,
-                    b.weight_bytes, b.kv_bytes, b.resident_bytes);
+                    b.idle_ns, b.hop_p50_ns, b.hop_p99_ns, b.step_p50_ns, b.step_p99_ns,
+                    b.fenced_frames, b.garbage_frames, b.weight_bytes, b.kv_bytes,
+                    b.resident_bytes);
 }
 auto fields(const InjectFault& b) {
   return std::tuple(b.deployment, b.stage, b.fault);

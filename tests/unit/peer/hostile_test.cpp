@@ -165,12 +165,10 @@ BOOST_AUTO_TEST_CASE(every_bad_opening_is_refused_and_disturbs_nobody) {
       healthy.check();
     }
   }
-  healthy.head.events->look([&] {
-    BOOST_TEST(healthy.head.events->refusals.size() == refused);
-    BOOST_TEST(healthy.head.events->ups.size() == 1U);
-    BOOST_TEST(healthy.head.events->downs.empty());
-    return 0;
-  });
+  const Recorder::Told told = healthy.head.events->told();
+  BOOST_TEST(told.refusals.size() == refused);
+  BOOST_TEST(told.ups.size() == 1U);
+  BOOST_TEST(told.downs.empty());
 }
 
 BOOST_AUTO_TEST_CASE(every_bad_packet_on_a_link_ends_that_link_only) {
@@ -182,7 +180,7 @@ BOOST_AUTO_TEST_CASE(every_bad_packet_on_a_link_ends_that_link_only) {
       healthy.head.events->await_up(downs + 2);
       raw.messages.send(bad.bytes);
       const Recorder::Down down = healthy.head.events->await_down(++downs);
-      BOOST_TEST((down.link == healthy.head.events->ups[downs].link));
+      BOOST_TEST((down.link == healthy.head.events->told().ups[downs].link));
       BOOST_TEST((down.why.code == ErrorCode::kInvalidFrame), down.why.message);
       // The peer hears why before the end.
       raw.messages.hear(PacketKind::kGoodbye);
@@ -221,12 +219,13 @@ BOOST_AUTO_TEST_CASE(a_repeated_message_is_dropped) {
   const LinkId link = healthy.head.events->await_up(2);
   for (const uint64_t number : {1U, 1U, 2U, 1U}) raw.messages.send(message(number));
   raw.messages.send(packet(PacketKind::kMessage, encode_control(numbered(99)).value().view(), 3));
-  healthy.head.events->await("the last message", [&] {
-    const auto& messages = healthy.head.events->messages;
+  healthy.head.events->await("the last message", [&](const Recorder::Told& told) {
+    const auto& messages = told.messages;
     return !messages.empty() && messages.back().second.call == 99;
   });
   size_t from_raw = 0;
-  for (const auto& [from, got] : healthy.head.events->messages) from_raw += from == link;
+  const Recorder::Told all = healthy.head.events->told();
+  for (const auto& [from, got] : all.messages) from_raw += from == link;
   BOOST_TEST(from_raw == 3U);
 }
 
@@ -254,7 +253,7 @@ BOOST_AUTO_TEST_CASE(two_hundred_connections_of_random_garbage_disturb_nobody) {
   }
   healthy.head.events->await_refusal(200);
   healthy.check();
-  BOOST_TEST(healthy.head.events->ups.size() == 1U);
+  BOOST_TEST(healthy.head.events->told().ups.size() == 1U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

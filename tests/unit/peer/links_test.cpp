@@ -16,11 +16,11 @@ BOOST_AUTO_TEST_CASE(a_link_comes_up_and_tells_both_sides_who_is_there) {
   BOOST_REQUIRE(worker.links->dial(head.address()).ok());
   head.events->await_up();
   worker.events->await_up();
-  BOOST_TEST(head.events->ups[0].peer.node == "worker");
-  BOOST_TEST(head.events->ups[0].peer.incarnation.value == 22U);
-  BOOST_TEST(worker.events->ups[0].peer.node == "head");
-  BOOST_TEST(worker.events->ups[0].peer.incarnation.value == 11U);
-  BOOST_TEST(worker.events->ups[0].peer.listen == "here");
+  BOOST_TEST(head.events->told().ups[0].peer.node == "worker");
+  BOOST_TEST(head.events->told().ups[0].peer.incarnation.value == 22U);
+  BOOST_TEST(worker.events->told().ups[0].peer.node == "head");
+  BOOST_TEST(worker.events->told().ups[0].peer.incarnation.value == 11U);
+  BOOST_TEST(worker.events->told().ups[0].peer.listen == "here");
 }
 
 BOOST_AUTO_TEST_CASE(messages_arrive_once_and_in_order_both_ways) {
@@ -41,10 +41,11 @@ BOOST_AUTO_TEST_CASE(messages_arrive_once_and_in_order_both_ways) {
     }
   }
   for (Node* node : {&head, &worker}) {
-    node->events->await("all messages", [&] { return node->events->messages.size() >= kCount; });
-    BOOST_REQUIRE(node->events->messages.size() == kCount);
-    for (uint64_t i = 0; i < kCount; ++i)
-      BOOST_REQUIRE(node->events->messages[i].second.call == i + 1);
+    node->events->await("all messages",
+                        [&](const Recorder::Told& told) { return told.messages.size() >= kCount; });
+    const Recorder::Told told = node->events->told();
+    BOOST_REQUIRE(told.messages.size() == kCount);
+    for (uint64_t i = 0; i < kCount; ++i) BOOST_REQUIRE(told.messages[i].second.call == i + 1);
   }
 }
 
@@ -55,9 +56,10 @@ BOOST_AUTO_TEST_CASE(long_messages_arrive_whole) {
   const LinkId link = worker.events->await_up();
   for (uint64_t call = 1; call <= 3; ++call)
     BOOST_REQUIRE(worker.links->send(link, long_message(call)).ok());
-  head.events->await("long messages", [&] { return head.events->messages.size() == 3; });
+  head.events->await("long messages",
+                     [&](const Recorder::Told& told) { return told.messages.size() == 3; });
   for (uint64_t call = 1; call <= 3; ++call) {
-    const auto got = encode_control(head.events->messages[call - 1].second);
+    const auto got = encode_control(head.events->told().messages[call - 1].second);
     const auto expected = encode_control(long_message(call));
     BOOST_TEST(std::ranges::equal(got.value().view(), expected.value().view()));
   }
@@ -72,21 +74,21 @@ BOOST_AUTO_TEST_CASE(beats_carry_progress_and_grow_by_one) {
   Node worker(worker_options);
   BOOST_REQUIRE(worker.links->dial(head.address()).ok());
   const LinkId link = head.events->await_up();
-  worker.events->await("beats of the head", [&] { return worker.events->beats.size() >= 3; });
-  head.events->await("beats of the worker", [&] { return head.events->beats.size() >= 5; });
-  head.events->look([&] {
-    uint64_t last = 0;
-    for (const auto& [from, beat] : head.events->beats) {
-      BOOST_TEST((from == link));
-      BOOST_TEST(beat.number > last);
-      last = beat.number;
-      BOOST_REQUIRE(beat.progress.size() == 1U);
-      BOOST_TEST(beat.progress[0].stage == 3U);
-      BOOST_TEST(beat.progress[0].started == 8U);
-      BOOST_TEST(beat.progress[0].finished == 7U);
-    }
-    return 0;
-  });
+  worker.events->await("beats of the head",
+                       [&](const Recorder::Told& told) { return told.beats.size() >= 3; });
+  head.events->await("beats of the worker",
+                     [&](const Recorder::Told& told) { return told.beats.size() >= 5; });
+  const Recorder::Told told = head.events->told();
+  uint64_t last = 0;
+  for (const auto& [from, beat] : told.beats) {
+    BOOST_TEST((from == link));
+    BOOST_TEST(beat.number > last);
+    last = beat.number;
+    BOOST_REQUIRE(beat.progress.size() == 1U);
+    BOOST_TEST(beat.progress[0].stage == 3U);
+    BOOST_TEST(beat.progress[0].started == 8U);
+    BOOST_TEST(beat.progress[0].finished == 7U);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_stale_beat_is_dropped) {
@@ -97,11 +99,12 @@ BOOST_AUTO_TEST_CASE(a_stale_beat_is_dropped) {
     const auto bytes = encode_beat({.number = number, .progress = {}});
     BOOST_REQUIRE(raw.beats.send(PacketKind::kBeat, bytes.value().view()));
   }
-  head.events->await("the last beat", [&] {
-    return !head.events->beats.empty() && head.events->beats.back().second.number == 6;
+  head.events->await("the last beat", [&](const Recorder::Told& told) {
+    return !told.beats.empty() && told.beats.back().second.number == 6;
   });
   uint64_t last = 0;
-  for (const auto& [link, beat] : head.events->beats) {
+  const Recorder::Told all = head.events->told();
+  for (const auto& [link, beat] : all.beats) {
     BOOST_TEST(beat.number > last);
     last = beat.number;
   }
@@ -124,7 +127,7 @@ BOOST_AUTO_TEST_CASE(a_peer_that_comes_back_is_a_new_link) {
   Node next(again);
   const LinkId second = worker.events->await_up(2);
   BOOST_TEST((second != first));
-  BOOST_TEST(worker.events->ups[1].peer.incarnation.value == 12U);
+  BOOST_TEST(worker.events->told().ups[1].peer.incarnation.value == 12U);
   const LinkId at_head = next.events->await_up();
   check_works(worker, second, next, at_head);
 }
@@ -143,7 +146,7 @@ BOOST_AUTO_TEST_CASE(a_newer_link_of_a_node_replaces_the_older_one) {
 
   RawLink next_life = raw_link(head, raw_hello("raw", 6));
   down = head.events->await_down(2);
-  BOOST_TEST((down.link == head.events->ups[1].link));
+  BOOST_TEST((down.link == head.events->told().ups[1].link));
   BOOST_TEST(down.why.message.find("a new incarnation") != std::string::npos);
   const LinkId last = head.events->await_up(3);
   BOOST_REQUIRE(head.links->send(last, numbered(9)).ok());
@@ -159,10 +162,12 @@ BOOST_AUTO_TEST_CASE(a_socket_pair_makes_a_link_that_ends_with_the_other_process
   BOOST_REQUIRE(child->links->adopt(pair.value().theirs).ok());
   const LinkId at_daemon = daemon.events->await_up();
   const LinkId at_child = child->events->await_up();
-  BOOST_TEST(daemon.events->ups[0].peer.node == "node/stage-0");
+  BOOST_TEST(daemon.events->told().ups[0].peer.node == "node/stage-0");
   check_works(daemon, at_daemon, *child, at_child);
-  daemon.events->await("beats of the child", [&] { return daemon.events->beats.size() >= 3; });
-  child->events->await("beats of the daemon", [&] { return child->events->beats.size() >= 3; });
+  daemon.events->await("beats of the child",
+                       [&](const Recorder::Told& told) { return told.beats.size() >= 3; });
+  child->events->await("beats of the daemon",
+                       [&](const Recorder::Told& told) { return told.beats.size() >= 3; });
   child.reset();
   BOOST_TEST((daemon.events->await_down().link == at_daemon));
 }
@@ -184,7 +189,7 @@ BOOST_AUTO_TEST_CASE(the_death_of_a_process_is_its_streams_end) {
   beats.close();
   messages.close();
   BOOST_TEST((daemon.events->await_down().why.code == ErrorCode::kUnavailable));
-  BOOST_TEST(daemon.events->messages.size() == 1U);
+  BOOST_TEST(daemon.events->told().messages.size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(the_end_of_the_beat_stream_alone_ends_the_link) {
@@ -223,11 +228,10 @@ BOOST_AUTO_TEST_CASE(closing_lets_the_last_messages_out) {
   BOOST_TEST((head.links->send(at_head, numbered(1)).error().code == ErrorCode::kUnavailable));
   const Recorder::Down there = worker.events->await_down();
   BOOST_TEST(there.why.message.find("declared dead") != std::string::npos, there.why.message);
-  worker.events->look([&] {
-    BOOST_REQUIRE(worker.events->messages.size() == 2U);
-    BOOST_TEST(std::holds_alternative<Evicted>(worker.events->messages[1].second.body));
-    return 0;
-  });
+  const Recorder::Told told = worker.events->told();
+  BOOST_REQUIRE(told.messages.size() == 2U);
+  BOOST_TEST(std::holds_alternative<Evicted>(told.messages[1].second.body));
+
   worker.events->await_up(2);  // it dials again
 }
 
@@ -245,7 +249,7 @@ BOOST_AUTO_TEST_CASE(after_stop_dialling_a_lost_link_stays_lost) {
   // takes its time to stop and start).
   Node other(options_of("other", 33));
   BOOST_REQUIRE(other.links->dial(head.address()).ok());
-  BOOST_TEST((head.events->await_up(2), head.events->ups[1].peer.node == "other"));
+  BOOST_TEST((head.events->await_up(2), head.events->told().ups[1].peer.node == "other"));
 }
 
 BOOST_AUTO_TEST_CASE(destruction_sends_what_is_queued_and_tells_nothing) {
@@ -256,11 +260,11 @@ BOOST_AUTO_TEST_CASE(destruction_sends_what_is_queued_and_tells_nothing) {
   const LinkId link = worker_events->await_up();
   BOOST_REQUIRE(worker->send(link, {.call = 0, .answer = false, .body = Leaving{"SIGTERM"}}).ok());
   worker.reset();
-  BOOST_TEST(worker_events->downs.empty());
+  BOOST_TEST(worker_events->told().downs.empty());
   worker_events.reset();  // an event after the destructor would be found by the sanitizers
   head.events->await_down();
-  BOOST_REQUIRE(head.events->messages.size() == 1U);
-  BOOST_TEST(std::holds_alternative<Leaving>(head.events->messages[0].second.body));
+  BOOST_REQUIRE(head.events->told().messages.size() == 1U);
+  BOOST_TEST(std::holds_alternative<Leaving>(head.events->told().messages[0].second.body));
 }
 
 BOOST_AUTO_TEST_CASE(nodes_start_dial_and_end_in_any_order_without_leaks) {

@@ -45,52 +45,56 @@ class Recorder : public PeerEvents {
     std::string who;
     Error why;
   };
-  std::vector<Up> ups;
-  std::vector<std::pair<LinkId, ControlMessage>> messages;
-  std::vector<std::pair<LinkId, Beat>> beats;
-  std::vector<Down> downs;
-  std::vector<Refusal> refusals;
+  struct Told {
+    std::vector<Up> ups;
+    std::vector<std::pair<LinkId, ControlMessage>> messages;
+    std::vector<std::pair<LinkId, Beat>> beats;
+    std::vector<Down> downs;
+    std::vector<Refusal> refusals;
+  };
   std::function<void()> during_message;  // on the Asio thread, without the lock
 
   void on_up(LinkId link, const PeerHello& peer) override {
-    note([&] { ups.push_back({link, peer}); });
+    note([&] { told_.ups.push_back({link, peer}); });
   }
   void on_message(LinkId link, ControlMessage message) override {
-    note([&] { messages.emplace_back(link, std::move(message)); });
+    note([&] { told_.messages.emplace_back(link, std::move(message)); });
     if (during_message) during_message();
   }
   void on_beat(LinkId link, const Beat& beat, Instant) override {
-    note([&] { beats.emplace_back(link, beat); });
+    note([&] { told_.beats.emplace_back(link, beat); });
   }
   void on_down(LinkId link, const Error& why) override {
-    note([&] { downs.push_back({link, why}); });
+    note([&] { told_.downs.push_back({link, why}); });
   }
   void on_refused(const std::string& who, const Error& why) override {
-    note([&] { refusals.push_back({who, why}); });
+    note([&] { told_.refusals.push_back({who, why}); });
   }
 
-  // Fails the test if `reached` does not become true. It is called with the lock held.
+  // Fails the test if `reached(told)` does not become true.
   template <class Condition>
   void await(const char* what, Condition reached) {
     std::unique_lock lock(mutex_);
-    BOOST_REQUIRE_MESSAGE(changed_.wait_for(lock, kPatience, reached), "never happened: " << what);
+    const bool happened = changed_.wait_for(lock, kPatience, [&] { return reached(told_); });
+    BOOST_REQUIRE_MESSAGE(happened, "never happened: " << what);
   }
-  template <class Read>
-  auto look(Read read) {
+  // A copy of everything so far: events go on while a test looks at it.
+  Told told() {
     const std::lock_guard lock(mutex_);
-    return read();
+    return told_;
   }
   LinkId await_up(size_t count = 1) {
-    await("a link comes up", [&] { return ups.size() >= count; });
-    return look([&] { return ups[count - 1].link; });
+    await("a link comes up", [&](const Told& told) { return told.ups.size() >= count; });
+    return told().ups[count - 1].link;
   }
   Down await_down(size_t count = 1) {
-    await("a link goes down", [&] { return downs.size() >= count; });
-    return look([&] { return downs[count - 1]; });
+    await("a link goes down", [&](const Told& told) { return told.downs.size() >= count; });
+    return told().downs[count - 1];
   }
   Refusal await_refusal(size_t count = 1) {
-    await("a connection is refused", [&] { return refusals.size() >= count; });
-    return look([&] { return refusals[count - 1]; });
+    await("a connection is refused",
+          [&](const Told& told) { return told.refusals.size() >= count; });
+    return told().refusals[count - 1];
   }
 
  private:
@@ -104,6 +108,7 @@ class Recorder : public PeerEvents {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
+  Told told_;
 };
 
 inline PeerOptions options_of(const std::string& node, uint64_t incarnation) {
@@ -268,8 +273,8 @@ inline void check_works(Node& a, LinkId a_link, Node& b, LinkId b_link) {
        {std::tuple(&a, a_link, &b), std::tuple(&b, b_link, &a)}) {
     const uint64_t expected = ++call;
     BOOST_REQUIRE(from->links->send(from_link, numbered(expected)).ok());
-    to->events->await("a message over the healthy link", [&, receiver = to] {
-      const auto& messages = receiver->events->messages;
+    to->events->await("a message over the healthy link", [&](const Recorder::Told& told) {
+      const auto& messages = told.messages;
       return !messages.empty() && messages.back().second.call == expected;
     });
   }
