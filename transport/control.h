@@ -1,5 +1,5 @@
-// Control messages between nodes, as values, and their bytes (schemas/control.capnp). Decoding trusts no byte:
-// every list and text is limited.
+// Control messages between nodes, as values, and their bytes (schemas/control.capnp). Decoding
+// trusts no byte: every list and text is limited.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ struct NodeInventory {
   uint64_t memory_bytes = 0;       // of the machine, total
   uint64_t memory_free_bytes = 0;  // offered to stages
   uint32_t cores = 0;
-  uint32_t stages_max = 0;         // 0: no own limit
-  std::string kernels;             // "avx2", "reference"
-  std::string software;            // version, for people
-  uint64_t process = 0;            // process id of the daemon, for people
+  uint32_t stages_max = 0;  // 0: no own limit
+  std::string kernels;      // "avx2", "reference"
+  std::string software;     // version, for people
+  uint64_t process = 0;     // process id of the daemon, for people
 };
 
 // What a deployment is, to a stage. Everything that fixes output bits is here or in the model file.
 struct StageSpec {
   std::string deployment;
-  std::string model_path;   // on the node's own file system
-  std::string content_id;   // the model's; refused if the file there differs
+  std::string model_path;  // on the node's own file system
+  std::string content_id;  // the model's; refused if the file there differs
   uint32_t stage = 0;
   uint32_t stages = 1;
   LayerRange layers;
-  uint32_t kv_blocks = 0;   // of 64 positions, equal in all stages of a replica
+  uint32_t kv_blocks = 0;  // of 64 positions, equal in all stages of a replica
   uint32_t threads = 1;
-  uint32_t rows_max = 0;    // of a micro-batch
+  uint32_t rows_max = 0;  // of a micro-batch
   std::string kernels = "auto";
 };
 
@@ -59,8 +59,9 @@ struct StageLost {
   std::string deployment;
   uint32_t stage = 0;
   Incarnation incarnation;
-  std::string cause;       // "killed by signal 9", "threw: …"
-  bool restarting = false; // a StageReady with a new incarnation follows, or a StageLost with restarting = false
+  std::string cause;  // "killed by signal 9", "threw: …"
+  bool restarting =
+      false;  // a StageReady with a new incarnation follows, or a StageLost with restarting = false
 };
 // head -> everyone: from now on this view. Answer: ViewInstalled.
 struct InstallView {
@@ -82,9 +83,10 @@ struct StageFigures {
   uint32_t stage = 0;
   Incarnation incarnation;
   uint64_t micro_batches = 0, rows = 0;
-  uint64_t busy_ns = 0, idle_ns = 0;         // of the compute thread since the start
-  uint64_t hop_p50_ns = 0, hop_p99_ns = 0;   // frame sent there to frame arrived here (one host only)
-  uint64_t step_p50_ns = 0, step_p99_ns = 0; // computing one micro-batch
+  uint64_t busy_ns = 0, idle_ns = 0;  // of the compute thread since the start
+  uint64_t hop_p50_ns = 0,
+           hop_p99_ns = 0;  // frame sent there to frame arrived here (one host only)
+  uint64_t step_p50_ns = 0, step_p99_ns = 0;  // computing one micro-batch
   uint64_t fenced_frames = 0, garbage_frames = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0, resident_bytes = 0;
 };
@@ -92,9 +94,11 @@ struct StageFigures {
 struct InjectFault {
   std::string deployment;
   uint32_t stage = 0;
-  std::string fault;  // "throw": the stage actor throws at its next micro-batch; "abort": the process aborts
+  std::string fault;  // "throw": the stage actor throws at its next micro-batch; "abort": the
+                      // process aborts
 };
-// head -> worker: you were declared dead (or the head restarted): drop all stages, come back as a new incarnation.
+// head -> worker: you were declared dead (or the head restarted): drop all stages, come back as a
+// new incarnation.
 struct Evicted {
   std::string why;
 };
@@ -108,11 +112,12 @@ struct ControlError {
 };
 struct Acknowledged {};
 
-using ControlBody = std::variant<NodeInventory, AssignStage, StageReady, StageLost, InstallView, ViewInstalled,
-                                 StopStage, StageFigures, InjectFault, Evicted, Leaving, ControlError, Acknowledged>;
+using ControlBody = std::variant<NodeInventory, AssignStage, StageReady, StageLost, InstallView,
+                                 ViewInstalled, StopStage, StageFigures, InjectFault, Evicted,
+                                 Leaving, ControlError, Acknowledged>;
 
 struct ControlMessage {
-  uint64_t call = 0;      // != 0: an answer with the same number is expected, or this is that answer
+  uint64_t call = 0;  // != 0: an answer with the same number is expected, or this is that answer
   bool answer = false;
   ControlBody body;
 };
@@ -125,8 +130,9 @@ inline constexpr size_t kControlTextMax = 4096;  // bytes of text for people; lo
 inline constexpr uint32_t kStagesMax = 1024;     // of a replica
 inline constexpr uint32_t kLayersMax = 65536;
 
-// kInvalidArgument: above a limit, or a name that is none; the message says which field. Text for people (causes,
-// reasons, error messages) is never the reason: it is cut and cleaned of what is not printable UTF-8.
+// kInvalidArgument: above a limit, or a name that is none; the message says which field. Text for
+// people (causes, reasons, error messages) is never the reason: it is cut and cleaned of what is
+// not printable UTF-8.
 Result<SharedBuffer> encode_control(const ControlMessage& message);
 // kInvalidFrame. Never throws, whatever the bytes. What it returns is within the limits.
 Result<ControlMessage> decode_control(ByteSpan bytes);
