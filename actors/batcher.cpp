@@ -31,8 +31,8 @@ void BatcherState::arrived(const FrameHeader& header) {
   if (header.kind == FrameKind::kRefused) {
     log_warning("batcher", "stage {} refused micro-batch {}: {}", header.refusing_stage,
                 header.micro_batch.value, header.refusal);
-    report(batching->on_refused(header.micro_batch,
-                                fmt::format("stage {}: {}", header.refusing_stage, header.refusal)));
+    report(batching->on_refused(
+        header.micro_batch, fmt::format("stage {}: {}", header.refusing_stage, header.refusal)));
   } else if (header.kind == FrameKind::kSampled) {
     std::vector<SampledRow> rows;
     rows.reserve(header.segments.size());

@@ -1,5 +1,5 @@
-// The batcher actor: hands logic/batching its facts (requests, sampled tokens, views, time) and sends what it plans. Beside
-// stage 0, one a replica.
+// The batcher actor: hands logic/batching its facts (requests, sampled tokens, views, time) and
+// sends what it plans. Beside stage 0, one a replica.
 #pragma once
 
 #include <memory>

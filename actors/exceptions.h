@@ -1,4 +1,5 @@
-// Keeps an exception's text when an actor ends by it: CAF 0.17 otherwise prints it and reports only "runtime_error".
+// Keeps an exception's text when an actor ends by it: CAF 0.17 otherwise prints it and reports only
+// "runtime_error".
 #pragma once
 
 #include <caf/error.hpp>

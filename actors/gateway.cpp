@@ -41,8 +41,9 @@ void GatewayPort::inject_fault(FaultCall call, Done done) {
   caf::anon_send(gateway_, InjectOrder{std::move(call), std::move(done)});
 }
 void GatewayPort::shutdown(ShutdownCall call, Done done) {
-  done(shutdown_ ? shutdown_(call)
-                 : Result<void>(Error{ErrorCode::kUnavailable, "this daemon is not stopped this way"}));
+  done(shutdown_
+           ? shutdown_(call)
+           : Result<void>(Error{ErrorCode::kUnavailable, "this daemon is not stopped this way"}));
 }
 
 void GatewayState::generate(const GenerateOrder& order) {
@@ -50,9 +51,9 @@ void GatewayState::generate(const GenerateOrder& order) {
   if (stopping)
     return order.sink->end(failed_end({ErrorCode::kUnavailable, "the daemon is shutting down"}));
   if (!call.model.empty() && call.model != options.deployment)
-    return order.sink->end(failed_end({ErrorCode::kNotFound,
-                                       fmt::format("no model '{}' here, there is '{}'", call.model,
-                                                   options.deployment)}));
+    return order.sink->end(
+        failed_end({ErrorCode::kNotFound, fmt::format("no model '{}' here, there is '{}'",
+                                                      call.model, options.deployment)}));
   if (!serving || !codec)
     return order.sink->end(failed_end({ErrorCode::kUnavailable, not_serving_why}));
   admit_and_record(call, order.sink);
@@ -109,8 +110,8 @@ void GatewayState::recorded(const RequestId& id, const RecordOutcome& outcome) {
   if (found == streams.end() || found->second.end) return;  // cancelled meanwhile
   if (outcome.error) return fail(id, *outcome.error);
   if (!outcome.created && !same_request(outcome.record, found->second.record))
-    return fail(id, {ErrorCode::kConflict,
-                     "this request id was used for a different request already"});
+    return fail(id,
+                {ErrorCode::kConflict, "this request id was used for a different request already"});
   submit(found->second);
 }
 
@@ -142,8 +143,8 @@ void GatewayState::event(const BatchEvent& event) {
   const auto found = streams.find(event.id);
   if (found == streams.end() || found->second.end) return;
   Stream& stream = found->second;
-  const bool shown = event.token && event.index == stream.pieces.size() &&
-                     event.finish != FinishReason::kStop;
+  const bool shown =
+      event.token && event.index == stream.pieces.size() && event.finish != FinishReason::kStop;
   if (shown) {
     GeneratedPiece piece{event.index, *event.token, {}, event.logits_digest};
     if (stream.detokenizer) piece.text = stream.detokenizer->feed(*event.token);
@@ -206,8 +207,8 @@ void GatewayState::cancel(const CancelOrder& order) {
 
 void GatewayState::sweep() {
   const Instant now = self->clock().now();
-  size_t ended = static_cast<size_t>(
-      std::ranges::count_if(streams, [](const auto& entry) { return entry.second.end.has_value(); }));
+  size_t ended = static_cast<size_t>(std::ranges::count_if(
+      streams, [](const auto& entry) { return entry.second.end.has_value(); }));
   for (auto entry = streams.begin(); entry != streams.end();) {
     Stream& stream = entry->second;
     if (stream.end && (now - stream.idle_since > options.ended_kept || ended > options.ended_max)) {

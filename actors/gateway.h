@@ -1,6 +1,6 @@
-// The gateway actor: between clients and the batcher. It makes request records, submits them, keeps each stream's pieces,
-// and delivers them to whoever listens, from the cursor each listener asked for. A client that lost its connection comes
-// back under the same id and gets exactly the rest.
+// The gateway actor: between clients and the batcher. It makes request records, submits them, keeps
+// each stream's pieces, and delivers them to whoever listens, from the cursor each listener asked
+// for. A client that lost its connection comes back under the same id and gets exactly the rest.
 #pragma once
 
 #include <deque>
@@ -18,10 +18,10 @@ struct GatewayOptions {
   std::string deployment;
   LedgerActor ledger;
   AdmissionLimits limits;
-  std::string profile;             // of the numbers; part of the record
-  Duration listener_grace = 3s;    // a stream nobody listens to is cancelled after this
-  Duration ended_kept = 60s;       // an ended stream can be read again for so long …
-  size_t ended_max = 512;          // … if not too many ended since
+  std::string profile;           // of the numbers; part of the record
+  Duration listener_grace = 3s;  // a stream nobody listens to is cancelled after this
+  Duration ended_kept = 60s;     // an ended stream can be read again for so long …
+  size_t ended_max = 512;        // … if not too many ended since
   Duration tick = 100ms;
 };
 

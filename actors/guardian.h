@@ -1,5 +1,6 @@
-// The guardian watches the actors that everything in this process needs. Should one of them die, the process is beyond
-// mending from inside: it ends, and what started it starts it again (OTP's escalation, with the keeper or systemd on top).
+// The guardian watches the actors that everything in this process needs. Should one of them die,
+// the process is beyond mending from inside: it ends, and what started it starts it again (OTP's
+// escalation, with the keeper or systemd on top).
 #pragma once
 
 #include <functional>

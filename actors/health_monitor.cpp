@@ -63,7 +63,8 @@ HealthMonitor::behavior_type health_monitor(HealthMonitor::stateful_pointer<Heal
       },
       [&state](const UnwatchPeer& unwatch) {
         std::erase_if(state.watched, [&](const auto& entry) {
-          return entry.second.node == unwatch.node && entry.second.incarnation == unwatch.incarnation;
+          return entry.second.node == unwatch.node &&
+                 entry.second.incarnation == unwatch.incarnation;
         });
       },
       [&state](const BeatHeard& heard) { state.beat(heard); },

@@ -1,5 +1,6 @@
-// The health monitor: hears beats, asks logic/liveness what they mean, and tells each watched peer's listener when the
-// verdict changes. Its own lateness is part of the question: an observer that was not scheduled may be the sick one.
+// The health monitor: hears beats, asks logic/liveness what they mean, and tells each watched
+// peer's listener when the verdict changes. Its own lateness is part of the question: an observer
+// that was not scheduled may be the sick one.
 #pragma once
 
 #include <map>

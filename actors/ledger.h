@@ -1,4 +1,5 @@
-// The ledger actor: one mailbox in front of the ledger's storage, so that everything durable happens in one order.
+// The ledger actor: one mailbox in front of the ledger's storage, so that everything durable
+// happens in one order.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,8 @@
 namespace troupe {
 namespace {
 
-constexpr int kBusyTimeoutMs = 2000;  // a killed predecessor's lock is gone at once; this is for backups
+constexpr int kBusyTimeoutMs =
+    2000;  // a killed predecessor's lock is gone at once; this is for backups
 
 // A prepared statement with positional binds, finalised on every path.
 class Statement {
@@ -34,7 +35,8 @@ class Statement {
     return note(::sqlite3_bind_double(statement_, index, value));
   }
   Statement& blob(int index, ByteSpan bytes) {
-    return note(::sqlite3_bind_blob64(statement_, index, bytes.data(), bytes.size(), SQLITE_TRANSIENT));
+    return note(
+        ::sqlite3_bind_blob64(statement_, index, bytes.data(), bytes.size(), SQLITE_TRANSIENT));
   }
   // SQLITE_ROW, SQLITE_DONE or an error.
   int step() { return status_ == SQLITE_OK ? ::sqlite3_step(statement_) : status_; }
@@ -75,8 +77,9 @@ constexpr const char* kSchema = R"sql(
   PRAGMA synchronous = NORMAL;
   CREATE TABLE IF NOT EXISTS requests (
     id TEXT PRIMARY KEY, model TEXT NOT NULL, profile TEXT NOT NULL, prompt BLOB NOT NULL,
-    max_tokens INTEGER NOT NULL, temperature REAL NOT NULL, top_p REAL NOT NULL, seed INTEGER NOT NULL,
-    ignore_end INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL, finish TEXT NOT NULL);
+    max_tokens INTEGER NOT NULL, temperature REAL NOT NULL, top_p REAL NOT NULL,
+    seed INTEGER NOT NULL, ignore_end INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL,
+    finish TEXT NOT NULL);
   CREATE INDEX IF NOT EXISTS requests_by_age ON requests (finish, created_unix_ms);
   CREATE TABLE IF NOT EXISTS views (
     deployment TEXT NOT NULL, number INTEGER NOT NULL, bytes BLOB NOT NULL,
@@ -107,7 +110,9 @@ Result<std::unique_ptr<LedgerStore>> LedgerStore::open(const std::string& path) 
   return store;
 }
 
-LedgerStore::~LedgerStore() { ::sqlite3_close_v2(database_); }
+LedgerStore::~LedgerStore() {
+  ::sqlite3_close_v2(database_);
+}
 
 Error LedgerStore::failure(const std::string& doing) const {
   return Error{ErrorCode::kIo,
@@ -200,8 +205,9 @@ Result<bool> LedgerStore::swap(const View& view) {
   if (won) {
     // Old views are history nobody reads; a few stay for people.
     Statement remove(database_, "DELETE FROM views WHERE deployment = ?1 AND number + 16 < ?2");
-    if (remove.text(1, view.deployment).integer(2, static_cast<int64_t>(view.number.value)).step() !=
-        SQLITE_DONE)
+    if (remove.text(1, view.deployment)
+            .integer(2, static_cast<int64_t>(view.number.value))
+            .step() != SQLITE_DONE)
       return failure("trimming views");
   }
   return won;

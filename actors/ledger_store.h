@@ -1,7 +1,9 @@
-// The ledger's storage: the only durable thing of a cluster. SQLite in WAL mode, one file, one writer. No CAF here.
+// The ledger's storage: the only durable thing of a cluster. SQLite in WAL mode, one file, one
+// writer. No CAF here.
 //
 //   requests (id primary key, record fields, finish)     create-if-absent under the idempotency key
-//   views    (deployment, number, bytes)                 number v + 1 goes in only behind v: the compare-and-swap
+//   views    (deployment, number, bytes)                 number v + 1 goes in only behind v: the
+//   compare-and-swap
 #pragma once
 
 #include <memory>
@@ -20,7 +22,8 @@ namespace troupe {
 
 class LedgerStore {
  public:
-  // Creates the file if there is none; ":memory:" keeps everything in memory. Errors: kIo with SQLite's own words.
+  // Creates the file if there is none; ":memory:" keeps everything in memory. Errors: kIo with
+  // SQLite's own words.
   static Result<std::unique_ptr<LedgerStore>> open(const std::string& path);
   ~LedgerStore();
 

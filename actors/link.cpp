@@ -21,7 +21,9 @@ void LinkPort::on_credit(ConnectionId connection) {
   if (link_) caf::anon_send(link_, CreditReturned{connection});
 }
 
-void LinkPort::on_garbage(Error what) { log_warning("link", "dropped bytes: {}", to_string(what)); }
+void LinkPort::on_garbage(Error what) {
+  log_warning("link", "dropped bytes: {}", to_string(what));
+}
 
 void LinkState::send(const SendFrame& order) {
   const std::string address{as_text(order.address)};
@@ -92,7 +94,8 @@ void LinkState::credit(ConnectionId id) {
     if (connection.id == id) flush(connection);
 }
 
-LinkActor::behavior_type link_actor(LinkActor::stateful_pointer<LinkState> self, LinkOptions options) {
+LinkActor::behavior_type link_actor(LinkActor::stateful_pointer<LinkState> self,
+                                    LinkOptions options) {
   LinkState& state = self->state;
   state.self = self;
   state.options = std::move(options);

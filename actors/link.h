@@ -1,6 +1,7 @@
-// The link actor: transport on one side, mailboxes on the other. It copies nothing and decides nothing: frames that
-// arrive go to the actor that is bound to their receiver incarnation; frames to send go out over one connection per
-// address, and wait here, bounded, while the receiver has no credit to give.
+// The link actor: transport on one side, mailboxes on the other. It copies nothing and decides
+// nothing: frames that arrive go to the actor that is bound to their receiver incarnation; frames
+// to send go out over one connection per address, and wait here, bounded, while the receiver has no
+// credit to give.
 #pragma once
 
 #include <memory>
@@ -31,7 +32,8 @@ class LinkPort final : public TransportEvents {
 };
 
 struct LinkState;
-LinkActor::behavior_type link_actor(LinkActor::stateful_pointer<LinkState> self, LinkOptions options);
+LinkActor::behavior_type link_actor(LinkActor::stateful_pointer<LinkState> self,
+                                    LinkOptions options);
 
 struct LinkState {
   static inline const char* name = "link";

@@ -1,15 +1,19 @@
 // Every actor's interface and every message, in one file.
 //
-// All messages stay inside their process: between processes travel frames (transport/frame.h) and control messages
-// (transport/control.h), which the link and the peer actor translate. So the structs here need no serialisation, and
-// CAF is told so (CAF_ALLOW_UNSAFE_MESSAGE_TYPE at the end): passing a buffer is passing a pointer.
+// All messages stay inside their process: between processes travel frames (transport/frame.h) and
+// control messages (transport/control.h), which the link and the peer actor translate. So the
+// structs here need no serialisation, and CAF is told so (CAF_ALLOW_UNSAFE_MESSAGE_TYPE at the
+// end): passing a buffer is passing a pointer.
 //
-//   RPC thread ──▶ gateway ──▶ batcher ──▶ link ──▶ (transport) ──▶ link ──▶ stage ──▶ … ──▶ batcher ──▶ gateway
+//   RPC thread ──▶ gateway ──▶ batcher ──▶ link ──▶ (transport) ──▶ link ──▶ stage ──▶ … ──▶
+//   batcher ──▶ gateway
 //                     │            ▲                                             ▲
 //                     ▼            │ StartView/StopView                          │ InstallView
-//                  ledger ◀── scheduler ──▶ peer ──▶ (peer link) ──▶ peer ──▶ node ──▶ supervisor ──▶ stage
+//                  ledger ◀── scheduler ──▶ peer ──▶ (peer link) ──▶ peer ──▶ node ──▶ supervisor
+//                  ──▶ stage
 //                                  ▲                                                       │
-//                                  └──────────── health monitor ◀── beats                  └──▶ stage process
+//                                  └──────────── health monitor ◀── beats                  └──▶
+//                                  stage process
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
@@ -41,14 +45,16 @@ namespace troupe {
 struct Tick {};      // an actor's own timer
 struct Shutdown {};  // end in order; the actor quits when it is done
 
-// ---------------------------------------------------------------------------------------------- link: frames
+// ------------------------------------------------------------
+// link: frames
 using FramePtr = std::shared_ptr<Frame>;
 
 struct FrameArrived {
   FramePtr frame;
 };
-// Sends to the process with this transport address, connecting on first use. Frames to one address keep their
-// order. There is no answer: a lost frame shows as silence, and a lost process through its peer link.
+// Sends to the process with this transport address, connecting on first use. Frames to one address
+// keep their order. There is no answer: a lost frame shows as silence, and a lost process through
+// its peer link.
 struct SendFrame {
   std::vector<std::byte> address;
   FramePtr frame;
@@ -79,14 +85,14 @@ struct LinkFigures {
   uint64_t unroutable = 0;  // frames for an incarnation nobody has here
   uint64_t dropped = 0;     // could not be sent: no connection, or the queue was full
 };
-using LinkActor =
-    caf::typed_actor<caf::reacts_to<SendFrame>, caf::reacts_to<BindReceiver>, caf::reacts_to<UnbindReceiver>,
-                     caf::reacts_to<KeepConnections>, caf::reacts_to<FrameArrived>,
-                     caf::reacts_to<ConnectionLost>, caf::reacts_to<CreditReturned>,
-                     caf::replies_to<GetLinkFigures>::with<LinkFigures>>;
+using LinkActor = caf::typed_actor<
+    caf::reacts_to<SendFrame>, caf::reacts_to<BindReceiver>, caf::reacts_to<UnbindReceiver>,
+    caf::reacts_to<KeepConnections>, caf::reacts_to<FrameArrived>, caf::reacts_to<ConnectionLost>,
+    caf::reacts_to<CreditReturned>, caf::replies_to<GetLinkFigures>::with<LinkFigures>>;
 
-// ------------------------------------------------------------------------------------ peer: control messages
-// What a peer asked or told. `from` is its node id ("node-2", or "node-2/stage-1").
+// ------------------------------------------------------------ peer:
+// control messages What a peer asked or told. `from` is its node id ("node-2", or
+// "node-2/stage-1").
 struct PeerSaid {
   NodeId from;
   Incarnation incarnation;
@@ -106,17 +112,18 @@ struct PeerLeft {
 struct PeerAnswer {
   ControlBody body;  // ControlError if it failed
 };
-// Who hears of peers: the scheduler of nodes, the supervisor of its stage processes, the node actor of its head.
-using PeerListener =
-    caf::typed_actor<caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>,
-                     caf::replies_to<PeerSaid>::with<PeerAnswer>>;
+// Who hears of peers: the scheduler of nodes, the supervisor of its stage processes, the node actor
+// of its head.
+using PeerListener = caf::typed_actor<caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>,
+                                      caf::replies_to<PeerSaid>::with<PeerAnswer>>;
 struct BindPeerListeners {
   PeerListener nodes;     // of daemons that dial us (head only); may be null
   PeerListener children;  // of our stage processes; may be null
   PeerListener upstream;  // what our own head or daemon says; may be null
 };
-// Answered with the peer's answer; with ControlError kUnavailable at once if the link is or goes down, and with
-// kDeadlineExceeded when the time is over. A call to our own node id goes to the `upstream` listener.
+// Answered with the peer's answer; with ControlError kUnavailable at once if the link is or goes
+// down, and with kDeadlineExceeded when the time is over. A call to our own node id goes to the
+// `upstream` listener.
 struct CallPeer {
   NodeId node;
   ControlBody body;
@@ -126,7 +133,8 @@ struct TellPeer {  // no answer, no promise
   NodeId node;
   ControlBody body;
 };
-struct TellUpstream {  // to the head (or the daemon, in a stage process); kept until the link is up, bounded
+struct TellUpstream {  // to the head (or the daemon, in a stage process); kept until the link is
+                       // up, bounded
   ControlBody body;
 };
 struct EvictPeer {
@@ -148,11 +156,12 @@ struct LinkDown {
 };
 using PeerActor =
     caf::typed_actor<caf::reacts_to<BindPeerListeners>, caf::replies_to<CallPeer>::with<PeerAnswer>,
-                     caf::reacts_to<TellPeer>, caf::reacts_to<TellUpstream>, caf::reacts_to<EvictPeer>,
-                     caf::reacts_to<LinkUp>, caf::reacts_to<LinkSaid>, caf::reacts_to<LinkDown>,
-                     caf::reacts_to<Tick>>;
+                     caf::reacts_to<TellPeer>, caf::reacts_to<TellUpstream>,
+                     caf::reacts_to<EvictPeer>, caf::reacts_to<LinkUp>, caf::reacts_to<LinkSaid>,
+                     caf::reacts_to<LinkDown>, caf::reacts_to<Tick>>;
 
-// --------------------------------------------------------------------------------------------- health monitor
+// ------------------------------------------------------------
+// health monitor
 struct BeatHeard {  // from the beat thread
   LinkId link;
   Beat beat;
@@ -178,7 +187,8 @@ struct UnwatchPeer {
 using HealthMonitor = caf::typed_actor<caf::reacts_to<WatchPeer>, caf::reacts_to<UnwatchPeer>,
                                        caf::reacts_to<BeatHeard>, caf::reacts_to<Tick>>;
 
-// --------------------------------------------------------------------------------------------- model registry
+// ------------------------------------------------------------
+// model registry
 struct LoadedModel;  // actors/model_registry.h: mapped file, configuration, content id
 using ModelPtr = std::shared_ptr<const LoadedModel>;
 struct OpenModel {
@@ -191,7 +201,8 @@ struct OpenedModel {
 };
 using ModelRegistry = caf::typed_actor<caf::replies_to<OpenModel>::with<OpenedModel>>;
 
-// ------------------------------------------------------------------------------------------------------ stage
+// ------------------------------------------------------------
+// stage
 struct StageStart {};  // load; the answer comes when weights are in place
 struct StageStarted {
   StageReady ready;
@@ -223,7 +234,8 @@ using StageActor =
                      caf::replies_to<SetView>::with<ViewSet>, caf::reacts_to<ArmFault>,
                      caf::replies_to<GetStageFigures>::with<StageFigures>>;
 
-// ------------------------------------------------------------------------------------------------- supervisor
+// ------------------------------------------------------------
+// supervisor
 struct HostStage {  // start it, or adopt the equal one that runs already
   StageSpec spec;
 };
@@ -237,7 +249,8 @@ struct UnhostStage {
 };
 struct UnhostAll {};  // answered when no stage is left
 struct StagesGone {};
-struct TellStages {  // InstallView: for every hosted stage that the view names; InjectFault: for one of them
+struct TellStages {  // InstallView: for every hosted stage that the view names; InjectFault: for
+                     // one of them
   ControlBody body;
 };
 struct ChildEnded {  // a stage process was reaped; `how` for people: "killed by signal 9"
@@ -249,15 +262,18 @@ struct RestartChild {  // its back-off is over
   uint32_t stage = 0;
   uint64_t life = 0;
 };
-using Supervisor = caf::typed_actor<
-    caf::replies_to<HostStage>::with<HostedStage>, caf::reacts_to<UnhostStage>,
-    caf::replies_to<UnhostAll>::with<StagesGone>, caf::replies_to<TellStages>::with<PeerAnswer>,
-    caf::reacts_to<ChildEnded>, caf::reacts_to<RestartChild>, caf::reacts_to<PeerVerdict>,
-    caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>, caf::replies_to<PeerSaid>::with<PeerAnswer>,
-    caf::reacts_to<Tick>>;
+using Supervisor =
+    caf::typed_actor<caf::replies_to<HostStage>::with<HostedStage>, caf::reacts_to<UnhostStage>,
+                     caf::replies_to<UnhostAll>::with<StagesGone>,
+                     caf::replies_to<TellStages>::with<PeerAnswer>, caf::reacts_to<ChildEnded>,
+                     caf::reacts_to<RestartChild>, caf::reacts_to<PeerVerdict>,
+                     caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>,
+                     caf::replies_to<PeerSaid>::with<PeerAnswer>, caf::reacts_to<Tick>>;
 
-// ------------------------------------------------------------------------------------------------------- node
-struct LeaveCluster {  // SIGTERM: tell the head, wait for the stages to be taken over, end them; then answer
+// ------------------------------------------------------------
+// node
+struct LeaveCluster {  // SIGTERM: tell the head, wait for the stages to be taken over, end them;
+                       // then answer
   Duration deadline;
 };
 struct LeftCluster {};
@@ -266,12 +282,13 @@ using NodeActor =
                      caf::replies_to<PeerSaid>::with<PeerAnswer>,
                      caf::replies_to<LeaveCluster>::with<LeftCluster>, caf::reacts_to<Tick>>;
 
-// ----------------------------------------------------------------------------------------------------- ledger
+// ------------------------------------------------------------
+// ledger
 struct CreateRecord {
   RequestRecord record;
 };
 struct RecordOutcome {
-  bool created = false;               // false: `record` is the one that was there
+  bool created = false;  // false: `record` is the one that was there
   RequestRecord record;
   std::optional<Error> error;
 };
@@ -288,15 +305,16 @@ struct GetView {
 struct ViewOutcome {
   bool committed = false;
   ViewNumber newest;
-  std::optional<View> view;           // GetView: the newest, if there is one
+  std::optional<View> view;  // GetView: the newest, if there is one
   std::optional<Error> error;
 };
 using LedgerActor =
-    caf::typed_actor<caf::replies_to<CreateRecord>::with<RecordOutcome>, caf::reacts_to<FinishRecord>,
-                     caf::replies_to<SwapView>::with<ViewOutcome>,
+    caf::typed_actor<caf::replies_to<CreateRecord>::with<RecordOutcome>,
+                     caf::reacts_to<FinishRecord>, caf::replies_to<SwapView>::with<ViewOutcome>,
                      caf::replies_to<GetView>::with<ViewOutcome>>;
 
-// ---------------------------------------------------------------------------------------------------- batcher
+// ------------------------------------------------------------
+// batcher
 struct BatchEvents {
   std::vector<BatchEvent> events;
 };
@@ -319,10 +337,12 @@ struct StopView {
 struct GetBatchingFigures {};
 using BatcherActor =
     caf::typed_actor<caf::replies_to<Submit>::with<SubmitOutcome>, caf::reacts_to<CancelRequest>,
-                     caf::reacts_to<StartView>, caf::reacts_to<StopView>, caf::reacts_to<FrameArrived>,
-                     caf::reacts_to<Tick>, caf::replies_to<GetBatchingFigures>::with<BatchingFigures>>;
+                     caf::reacts_to<StartView>, caf::reacts_to<StopView>,
+                     caf::reacts_to<FrameArrived>, caf::reacts_to<Tick>,
+                     caf::replies_to<GetBatchingFigures>::with<BatchingFigures>>;
 
-// -------------------------------------------------------------------------------------------------- scheduler
+// ------------------------------------------------------------
+// scheduler
 struct GetClusterStatus {};
 struct FaultOrder {
   FaultCall fault;
@@ -330,12 +350,14 @@ struct FaultOrder {
 struct FaultOutcome {
   std::optional<Error> error;
 };
-using SchedulerActor = caf::typed_actor<
-    caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>, caf::replies_to<PeerSaid>::with<PeerAnswer>,
-    caf::reacts_to<PeerVerdict>, caf::reacts_to<Tick>,
-    caf::replies_to<GetClusterStatus>::with<ClusterStatus>, caf::replies_to<FaultOrder>::with<FaultOutcome>>;
+using SchedulerActor =
+    caf::typed_actor<caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>,
+                     caf::replies_to<PeerSaid>::with<PeerAnswer>, caf::reacts_to<PeerVerdict>,
+                     caf::reacts_to<Tick>, caf::replies_to<GetClusterStatus>::with<ClusterStatus>,
+                     caf::replies_to<FaultOrder>::with<FaultOutcome>>;
 
-// ---------------------------------------------------------------------------------------------------- gateway
+// ------------------------------------------------------------
+// gateway
 struct GenerateOrder {
   GenerateCall call;
   std::shared_ptr<PieceSink> sink;
@@ -360,10 +382,11 @@ struct ServingState {  // from the scheduler: may requests be taken?
   std::string why;
 };
 struct GatewayBinding;  // actors/gateway.h: what exists only after it
-using GatewayActor =
-    caf::typed_actor<caf::reacts_to<GatewayBinding>, caf::reacts_to<GenerateOrder>, caf::reacts_to<DetachSink>, caf::reacts_to<CancelOrder>,
-                     caf::reacts_to<StatusOrder>, caf::reacts_to<InjectOrder>, caf::reacts_to<BatchEvents>,
-                     caf::reacts_to<ServingState>, caf::reacts_to<Shutdown>, caf::reacts_to<Tick>>;
+using GatewayActor = caf::typed_actor<caf::reacts_to<GatewayBinding>, caf::reacts_to<GenerateOrder>,
+                                      caf::reacts_to<DetachSink>, caf::reacts_to<CancelOrder>,
+                                      caf::reacts_to<StatusOrder>, caf::reacts_to<InjectOrder>,
+                                      caf::reacts_to<BatchEvents>, caf::reacts_to<ServingState>,
+                                      caf::reacts_to<Shutdown>, caf::reacts_to<Tick>>;
 using ServingListener = caf::typed_actor<caf::reacts_to<ServingState>>;
 
 }  // namespace troupe

@@ -12,8 +12,9 @@ Result<ModelPtr> open_model(const std::string& path, const std::string& content_
   TROUPE_TRY(ModelConfig config, read_model_config(file));
   std::string found = file.content_id();
   if (!content_id.empty() && content_id != found)
-    return Error{ErrorCode::kInvalidFile,
-                 fmt::format("{}: content {}, the deployment's model is {}", path, found, content_id)};
+    return Error{
+        ErrorCode::kInvalidFile,
+        fmt::format("{}: content {}, the deployment's model is {}", path, found, content_id)};
   return std::make_shared<const LoadedModel>(
       LoadedModel{std::move(file), std::move(config), std::move(found)});
 }

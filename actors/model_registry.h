@@ -1,5 +1,6 @@
-// The model registry: opens model files of this node, checks that they are what was asked for, and shares one mapping.
-// Stages then read their own layers only: pages nobody touches are never loaded.
+// The model registry: opens model files of this node, checks that they are what was asked for, and
+// shares one mapping. Stages then read their own layers only: pages nobody touches are never
+// loaded.
 #pragma once
 
 #include <map>

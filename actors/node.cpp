@@ -50,8 +50,8 @@ void NodeActorState::assign(const AssignStage& order, OwedPromise<PeerAnswer> pr
               owed->deliver(PeerAnswer{hosted.ready});
           },
           [owed, this](const caf::error& failure) {
-            owed->deliver(PeerAnswer{
-                ControlError{ErrorCode::kInternal, self->system().render(failure)}});
+            owed->deliver(
+                PeerAnswer{ControlError{ErrorCode::kInternal, self->system().render(failure)}});
           });
 }
 
@@ -72,7 +72,8 @@ void NodeActorState::install(const InstallView& order, OwedPromise<PeerAnswer> p
 void NodeActorState::leave(Duration deadline, OwedPromise<LeftCluster> promise) {
   leaving = std::move(promise);
   leave_deadline = self->clock().now() + deadline;
-  if (options.reports_inventory) self->send(options.peer, TellUpstream{Leaving{"stopped in order"}});
+  if (options.reports_inventory)
+    self->send(options.peer, TellUpstream{Leaving{"stopped in order"}});
   self->delayed_send(self, 20ms, Tick{});
 }
 

@@ -1,5 +1,5 @@
-// The node actor: carries out what the head (or, in a stage process, the daemon) says: load a stage, take a view, end a
-// stage, leave. It reports what the node has when it joins.
+// The node actor: carries out what the head (or, in a stage process, the daemon) says: load a
+// stage, take a view, end a stage, leave. It reports what the node has when it joins.
 #pragma once
 
 #include <functional>
@@ -41,6 +41,7 @@ struct NodeActorState {
   void end_stages();
 };
 
-NodeActor::behavior_type node_actor(NodeActor::stateful_pointer<NodeActorState> self, NodeOptions options);
+NodeActor::behavior_type node_actor(NodeActor::stateful_pointer<NodeActorState> self,
+                                    NodeOptions options);
 
 }  // namespace troupe

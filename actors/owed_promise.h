@@ -1,6 +1,6 @@
-// A response promise that is always answered. CAF 0.17 leaves a requester waiting for its whole timeout when a promise is
-// dropped or its actor dies; whoever holds an OwedPromise owes an answer, and if it is destroyed unanswered the requester
-// gets an error at once.
+// A response promise that is always answered. CAF 0.17 leaves a requester waiting for its whole
+// timeout when a promise is dropped or its actor dies; whoever holds an OwedPromise owes an answer,
+// and if it is destroyed unanswered the requester gets an error at once.
 #pragma once
 
 #include <caf/error.hpp>

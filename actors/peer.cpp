@@ -90,8 +90,8 @@ void PeerState::down(LinkId link, const Error& why) {
       ++call;
       continue;
     }
-    call->second.promise.deliver(failed(ErrorCode::kUnavailable, "link to " + peer.node +
-                                                                     " went down: " + why.message));
+    call->second.promise.deliver(
+        failed(ErrorCode::kUnavailable, "link to " + peer.node + " went down: " + why.message));
     call = calls.erase(call);
   }
   if (const PeerListener& listener = listener_of(peer.node))
@@ -122,11 +122,11 @@ void PeerState::said(const LinkSaid& event) {
   }
   // The caller has its own deadline; this one only keeps our side from waiting for ever.
   self->request(listener, caf::timespan{Duration{300s}}, words)
-      .then([this, from, call](const PeerAnswer& reply) { answer(from, call, reply.body); },
-            [this, from, call](const caf::error& failure) {
-              answer(from, call,
-                     ControlError{ErrorCode::kInternal, self->system().render(failure)});
-            });
+      .then(
+          [this, from, call](const PeerAnswer& reply) { answer(from, call, reply.body); },
+          [this, from, call](const caf::error& failure) {
+            answer(from, call, ControlError{ErrorCode::kInternal, self->system().render(failure)});
+          });
 }
 
 void PeerState::answer(LinkId link, uint64_t call, ControlBody body) {

@@ -1,8 +1,10 @@
-// The peer actor: the peer links on one side, mailboxes on the other. It knows which link leads to which node, routes
-// control messages to whoever is in charge of them, and keeps every call answered: by the peer, by its loss, or by time.
+// The peer actor: the peer links on one side, mailboxes on the other. It knows which link leads to
+// which node, routes control messages to whoever is in charge of them, and keeps every call
+// answered: by the peer, by its loss, or by time.
 //
-// Three roles, one code. The head hears the nodes that dial it; a worker dials its head (its "upstream"); a stage process
-// has its daemon as upstream. A daemon of either role also hears its stage processes, whose node ids begin with its own.
+// Three roles, one code. The head hears the nodes that dial it; a worker dials its head (its
+// "upstream"); a stage process has its daemon as upstream. A daemon of either role also hears its
+// stage processes, whose node ids begin with its own.
 #pragma once
 
 #include <deque>
@@ -16,7 +18,8 @@ namespace troupe {
 
 enum class PeerRole : uint8_t { kHead, kWorker, kStage };
 
-// What the peer actor needs of transport/peer, so that tests and simulation can put a wire of their own here.
+// What the peer actor needs of transport/peer, so that tests and simulation can put a wire of their
+// own here.
 class PeerWire {
  public:
   virtual ~PeerWire() = default;
@@ -29,8 +32,9 @@ struct PeerActorOptions {
   PeerRole role = PeerRole::kHead;
   NodeId self;
   Incarnation incarnation;
-  std::string listen;               // for people
-  size_t upstream_waiting_max = 256;  // messages kept for an upstream that is not there; the oldest go first
+  std::string listen;  // for people
+  size_t upstream_waiting_max =
+      256;  // messages kept for an upstream that is not there; the oldest go first
   Duration tick = 20ms;
 };
 
@@ -74,7 +78,8 @@ struct PeerState {
   void expire();
 };
 
-PeerActor::behavior_type peer_actor(PeerActor::stateful_pointer<PeerState> self, PeerActorOptions options);
+PeerActor::behavior_type peer_actor(PeerActor::stateful_pointer<PeerState> self,
+                                    PeerActorOptions options);
 
 // Turns the peer links' callbacks into messages to the peer actor and the health monitor.
 class PeerPort final : public PeerEvents {

@@ -1,4 +1,5 @@
-// Text at the edge of the cluster: from a client's call to prompt tokens, and from tokens to text. One per deployment.
+// Text at the edge of the cluster: from a client's call to prompt tokens, and from tokens to text.
+// One per deployment.
 #pragma once
 
 #include <optional>
@@ -11,11 +12,12 @@ namespace troupe {
 
 class PromptCodec {
  public:
-  // A model without a tokenizer still serves calls that bring tokens; one without a chat template serves completions.
+  // A model without a tokenizer still serves calls that bring tokens; one without a chat template
+  // serves completions.
   static Result<PromptCodec> from(const LoadedModel& model);
 
-  // The prompt's tokens. Errors: kInvalidArgument (nothing to say, a token id the model has not, a model that cannot
-  // chat), and the tokenizer's.
+  // The prompt's tokens. Errors: kInvalidArgument (nothing to say, a token id the model has not, a
+  // model that cannot chat), and the tokenizer's.
   Result<std::vector<uint32_t>> encode(const GenerateCall& call) const;
   std::vector<uint32_t> stop_tokens() const { return stop_tokens_; }
   uint32_t vocabulary() const { return vocabulary_; }

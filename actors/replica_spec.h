@@ -1,4 +1,5 @@
-// From a deployment's options and a model to what the replica machine needs to know: sizes and costs of its layers.
+// From a deployment's options and a model to what the replica machine needs to know: sizes and
+// costs of its layers.
 #pragma once
 
 #include "actors/logic/recovery.h"

@@ -2,10 +2,10 @@
 
 #include <caf/send.hpp>
 
+#include "actors/exceptions.h"
 #include "actors/model_registry.h"
 #include "actors/owed_promise.h"
 #include "actors/replica_spec.h"
-#include "actors/exceptions.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -18,8 +18,7 @@ void SchedulerState::start() {
   self->request(options.registry, caf::infinite, OpenModel{options.deployment.model_path, ""})
       .then([this](const OpenedModel& opened) { model_opened(opened); },
             [this](const caf::error& error) {
-              model_opened(
-                  {nullptr, Error{ErrorCode::kInternal, self->system().render(error)}});
+              model_opened({nullptr, Error{ErrorCode::kInternal, self->system().render(error)}});
             });
 }
 
@@ -219,8 +218,7 @@ void SchedulerState::carry_out(const AssignAction& action) {
 }
 
 void SchedulerState::carry_out(const StopAction& action) {
-  self->send(options.peer,
-             TellPeer{action.node, StopStage{options.deployment.name, action.stage}});
+  self->send(options.peer, TellPeer{action.node, StopStage{options.deployment.name, action.stage}});
 }
 
 void SchedulerState::carry_out(const ProposeAction& action) {
@@ -305,10 +303,10 @@ void SchedulerState::inject(const FaultCall& fault,
   if (!replica || fault.stage >= replica->view().seats.size())
     return done(Error{ErrorCode::kNotFound, fmt::format("no stage {}", fault.stage)});
   const NodeId node = replica->view().seats[fault.stage].node;
-  self->request(options.peer, caf::infinite,
-                CallPeer{node,
-                         InjectFault{options.deployment.name, fault.stage, to_string(fault.kind)},
-                         Duration{5s}})
+  self->request(
+          options.peer, caf::infinite,
+          CallPeer{node, InjectFault{options.deployment.name, fault.stage, to_string(fault.kind)},
+                   Duration{5s}})
       .then(
           [done](const PeerAnswer& answer) {
             const auto* error = std::get_if<ControlError>(&answer.body);
@@ -343,7 +341,8 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
       },
       [&state](const GetClusterStatus&) -> caf::result<ClusterStatus> {
         auto promise = state.self->make_response_promise<ClusterStatus>();
-        auto owed = std::make_shared<OwedPromise<ClusterStatus>>(OwedPromise<ClusterStatus>{promise});
+        auto owed =
+            std::make_shared<OwedPromise<ClusterStatus>>(OwedPromise<ClusterStatus>{promise});
         state.status([owed](ClusterStatus status) { owed->deliver(std::move(status)); });
         return promise;
       },

@@ -1,5 +1,6 @@
-// The scheduler actor, on the head: who is a member, where stages are, which view is in force. What to do is decided by
-// logic/membership and logic/recovery; this shell carries it out (assign, swap, install, serve) and reports back.
+// The scheduler actor, on the head: who is a member, where stages are, which view is in force. What
+// to do is decided by logic/membership and logic/recovery; this shell carries it out (assign, swap,
+// install, serve) and reports back.
 #pragma once
 
 #include <deque>
@@ -64,14 +65,14 @@ struct SchedulerState {
   SchedulerActor::stateful_pointer<SchedulerState> self = nullptr;
   SchedulerOptions options;
   Membership membership;
-  std::map<NodeId, Node> nodes;          // members
-  std::map<NodeId, Node> lost_nodes;     // the last life of each, for status
+  std::map<NodeId, Node> nodes;       // members
+  std::map<NodeId, Node> lost_nodes;  // the last life of each, for status
   ModelPtr model;
-  std::optional<Error> failure;          // the deployment cannot start: why
+  std::optional<Error> failure;  // the deployment cannot start: why
   std::unique_ptr<Replica> replica;
   std::map<uint32_t, StageRecord> figures;
   std::deque<ClusterEvent> events;
-  std::string told_gateway;              // last serving state told, to tell changes only
+  std::string told_gateway;  // last serving state told, to tell changes only
   uint64_t tokens_at_last_status = 0;
   Instant last_status;
 

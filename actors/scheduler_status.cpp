@@ -1,4 +1,5 @@
-// What the scheduler tells about the cluster: the second half of its shell, kept apart because it decides nothing.
+// What the scheduler tells about the cluster: the second half of its shell, kept apart because it
+// decides nothing.
 #include "actors/model_registry.h"
 #include "actors/scheduler.h"
 #include "base/version.h"
@@ -6,7 +7,9 @@
 namespace troupe {
 namespace {
 
-double milliseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * 1e-6; }
+double milliseconds(uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-6;
+}
 
 DeploymentState deployment_state(const SchedulerState& state) {
   if (state.failure) return DeploymentState::kFailed;
@@ -52,8 +55,7 @@ void SchedulerState::record(const StageFigures& now_figures) {
   if (kept.last.incarnation == now_figures.incarnation) {
     const double seconds = to_seconds(now - kept.at);
     if (seconds > 0.1) {
-      kept.rows_per_second =
-          static_cast<double>(now_figures.rows - kept.last.rows) / seconds;
+      kept.rows_per_second = static_cast<double>(now_figures.rows - kept.last.rows) / seconds;
       kept.busy_fraction = std::min(
           1.0, static_cast<double>(now_figures.busy_ns - kept.last.busy_ns) * 1e-9 / seconds);
     }

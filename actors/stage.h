@@ -1,5 +1,6 @@
-// The stage actor: one layer range of a replica. It fences what arrives, hands it to its compute thread, and passes the
-// result on: activations to the next stage, sampled tokens to the batcher. It never decides what runs or in which order.
+// The stage actor: one layer range of a replica. It fences what arrives, hands it to its compute
+// thread, and passes the result on: activations to the next stage, sampled tokens to the batcher.
+// It never decides what runs or in which order.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,10 @@
 
 namespace troupe {
 
-// Makes the program a stage runs; the default loads a TransformerStage, simulation puts something cheaper here.
-using ProgramMaker = std::function<Result<std::unique_ptr<StageProgram>>(const StageSpec&, ModelPtr)>;
+// Makes the program a stage runs; the default loads a TransformerStage, simulation puts something
+// cheaper here.
+using ProgramMaker =
+    std::function<Result<std::unique_ptr<StageProgram>>(const StageSpec&, ModelPtr)>;
 ProgramMaker transformer_programs();
 
 struct StageOptions {
@@ -62,6 +65,7 @@ struct StageState {
   StageFigures figures() const;
 };
 
-StageActor::behavior_type stage_actor(StageActor::stateful_pointer<StageState> self, StageOptions options);
+StageActor::behavior_type stage_actor(StageActor::stateful_pointer<StageState> self,
+                                      StageOptions options);
 
 }  // namespace troupe

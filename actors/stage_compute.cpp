@@ -33,8 +33,7 @@ void ProgressBoard::give_back(const std::shared_ptr<ComputeFigures>& figures) {
 std::vector<Progress> ProgressBoard::read() const {
   std::vector<Progress> progress;
   for (const Slot& slot : slots_)
-    if (slot.used)
-      progress.push_back({slot.stage, slot.figures->started, slot.figures->finished});
+    if (slot.used) progress.push_back({slot.stage, slot.figures->started, slot.figures->finished});
   return progress;
 }
 
@@ -47,8 +46,8 @@ Result<StageInput> stage_input(const FrameHeader& header) {
     if (header.kind == FrameKind::kTokens && segment.tokens.size() != segment.rows)
       return Error{ErrorCode::kInvalidFrame, fmt::format("segment of {} rows carries {} tokens",
                                                          segment.rows, segment.tokens.size())};
-    input.batch.segments.push_back({segment.sequence, segment.position, segment.rows, segment.blocks,
-                                    segment.sample, segment.sampling});
+    input.batch.segments.push_back({segment.sequence, segment.position, segment.rows,
+                                    segment.blocks, segment.sample, segment.sampling});
     input.tokens.insert(input.tokens.end(), segment.tokens.begin(), segment.tokens.end());
   }
   return input;

@@ -1,5 +1,6 @@
-// Where a stage's arithmetic runs. In production a thread of its own, so that a micro-batch of any length never keeps an
-// actor from answering; in simulation inline, so that a test is one thread. Both give the same results in the same order.
+// Where a stage's arithmetic runs. In production a thread of its own, so that a micro-batch of any
+// length never keeps an actor from answering; in simulation inline, so that a test is one thread.
+// Both give the same results in the same order.
 #pragma once
 
 #include <array>
@@ -25,7 +26,8 @@ struct ComputeFigures {
   LatencyHistogram steps;
 };
 
-// The compute threads of a process, for its beats: a fixed board, so that the beat thread never waits for anybody.
+// The compute threads of a process, for its beats: a fixed board, so that the beat thread never
+// waits for anybody.
 class ProgressBoard {
  public:
   static constexpr size_t kSlots = 256;
@@ -68,7 +70,8 @@ class StageCompute {
 using ComputeFactory =
     std::function<std::unique_ptr<StageCompute>(uint32_t stage, ComputeEvents events)>;
 
-// Threads of their own, at a lower scheduling priority than the control actors. `board` may be null.
+// Threads of their own, at a lower scheduling priority than the control actors. `board` may be
+// null.
 ComputeFactory threaded_compute(std::shared_ptr<ProgressBoard> board);
 // At once, on the caller's thread.
 ComputeFactory inline_compute();

@@ -1,5 +1,5 @@
-// Starting and ending stage processes, as the supervisor needs it; apps/node implements it with posix_spawn and a socket
-// pair, tests with nothing at all.
+// Starting and ending stage processes, as the supervisor needs it; apps/node implements it with
+// posix_spawn and a socket pair, tests with nothing at all.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct LaunchOrder {
 class StageLauncher {
  public:
   virtual ~StageLauncher() = default;  // every child has ended and was reaped
-  // Who hears, from any thread, that a child ended: its process id and how ("killed by signal 9"). Set before launch().
+  // Who hears, from any thread, that a child ended: its process id and how ("killed by signal 9").
+  // Set before launch().
   virtual void on_ended(std::function<void(uint64_t, std::string)> ended) = 0;
   // The process id. The child connects its peer link by itself. Errors: kIo, kResourceExhausted.
   virtual Result<uint64_t> launch(const LaunchOrder& order) = 0;

@@ -84,8 +84,9 @@ void SupervisorState::joined(const PeerJoined& event) {
   Key key;
   Child* child = find_by_node(event.node, key);
   if (child == nullptr || child->process == 0) return;
-  self->send(options.health, WatchPeer{event.node, event.incarnation, event.link,
-                                       caf::actor_cast<VerdictListener>(caf::strong_actor_ptr{self->ctrl()})});
+  self->send(options.health,
+             WatchPeer{event.node, event.incarnation, event.link,
+                       caf::actor_cast<VerdictListener>(caf::strong_actor_ptr{self->ctrl()})});
   child->assigned = true;
   const uint64_t life = child->life;
   self->request(options.peer, caf::infinite,
@@ -121,8 +122,10 @@ void SupervisorState::child_ready(const Key& key, uint64_t life, const StageRead
   self->send(options.peer, TellUpstream{ready});
 }
 
-// The stage could not be loaded. Permanent: trying again here would fail again (no such file, no memory).
-void SupervisorState::child_failed(const Key& key, uint64_t life, const Error& why, bool permanent) {
+// The stage could not be loaded. Permanent: trying again here would fail again (no such file, no
+// memory).
+void SupervisorState::child_failed(const Key& key, uint64_t life, const Error& why,
+                                   bool permanent) {
   const auto found = children.find(key);
   if (found == children.end() || found->second.life != life) return;
   Child& child = found->second;
@@ -310,9 +313,9 @@ void SupervisorState::install(const InstallView& order, OwedPromise<PeerAnswer> 
 void SupervisorState::inject(const InjectFault& order, OwedPromise<PeerAnswer> promise) {
   const auto found = children.find({order.deployment, order.stage});
   if (!options.allow_faults) {
-    promise.deliver(PeerAnswer{
-        ControlError{ErrorCode::kInvalidArgument,
-                     "fault injection is off here; start the daemon with --allow-fault-injection"}});
+    promise.deliver(PeerAnswer{ControlError{
+        ErrorCode::kInvalidArgument,
+        "fault injection is off here; start the daemon with --allow-fault-injection"}});
     return;
   }
   if (found == children.end() || !found->second.ready) {
@@ -338,7 +341,8 @@ void SupervisorState::tick() {
     if (child.ready) child.policy.on_success(now);
     if (!child.actor || !child.ready) continue;
     self->request(child.actor, caf::timespan{options.view_max}, GetStageFigures{})
-        .then([this](const StageFigures& figures) { self->send(options.peer, TellUpstream{figures}); },
+        .then([this](
+                  const StageFigures& figures) { self->send(options.peer, TellUpstream{figures}); },
               [](const caf::error&) {});  // it is ending; that is reported by itself
   }
   self->delayed_send(self, options.figures_interval, Tick{});
@@ -372,11 +376,14 @@ Supervisor::behavior_type supervisor(Supervisor::stateful_pointer<SupervisorStat
         state.host(order.spec, OwedPromise<HostedStage>{promise});
         return promise;
       },
-      [&state](const UnhostStage& order) { state.remove({order.deployment, order.stage}); },
+      [&state](const UnhostStage& order) {
+        state.remove({order.deployment, order.stage});
+      },
       [&state](const UnhostAll&) -> caf::result<StagesGone> {
         auto promise = state.self->make_response_promise<StagesGone>();
         state.gone.push_back(OwedPromise<StagesGone>{promise});
-        while (!state.children.empty()) state.remove(SupervisorState::Key{state.children.begin()->first});
+        while (!state.children.empty())
+          state.remove(SupervisorState::Key{state.children.begin()->first});
         state.check_gone();
         return promise;
       },

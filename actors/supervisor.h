@@ -1,8 +1,10 @@
-// The supervisor of a daemon's stages: OTP's one_for_one. A stage is a process of its own (`isolation: process`) or an
-// actor in here (`isolation: thread`); either way it is started, watched, restarted within a budget, and given up beyond it.
-// The head hears of every end (StageLost) and of every new life (StageReady).
+// The supervisor of a daemon's stages: OTP's one_for_one. A stage is a process of its own
+// (`isolation: process`) or an actor in here (`isolation: thread`); either way it is started,
+// watched, restarted within a budget, and given up beyond it. The head hears of every end
+// (StageLost) and of every new life (StageReady).
 //
-// In a stage process the same supervisor runs with thread isolation and holds the one stage; its daemon is its head.
+// In a stage process the same supervisor runs with thread isolation and holds the one stage; its
+// daemon is its head.
 #pragma once
 
 #include <map>
@@ -28,9 +30,9 @@ struct SupervisorOptions {
   std::shared_ptr<StageLauncher> launcher;  // process isolation; null: thread isolation
   RestartBudget budget;
   bool allow_faults = false;
-  Duration load_max = 300s;    // a stage that is not ready by then is started again
-  Duration hello_max = 10s;    // a process that has not said hello by then is killed
-  Duration view_max = 5s;      // for a stage to take a view
+  Duration load_max = 300s;  // a stage that is not ready by then is started again
+  Duration hello_max = 10s;  // a process that has not said hello by then is killed
+  Duration view_max = 5s;    // for a stage to take a view
   Duration figures_interval = 250ms;
   std::function<Incarnation()> new_incarnation;
 };
@@ -45,14 +47,14 @@ struct SupervisorState {
 
     StageSpec spec;
     RestartPolicy policy;
-    uint64_t life = 0;          // grows with each start
-    StageActor actor;           // thread isolation
-    uint64_t process = 0;       // process isolation; 0: not running
-    NodeId node;                // its node id
-    bool assigned = false;      // told what to load
+    uint64_t life = 0;      // grows with each start
+    StageActor actor;       // thread isolation
+    uint64_t process = 0;   // process isolation; 0: not running
+    NodeId node;            // its node id
+    bool assigned = false;  // told what to load
     Instant hello_deadline;
     std::optional<StageReady> ready;
-    std::string kill_reason;    // why we ended it, for the report
+    std::string kill_reason;  // why we ended it, for the report
     std::vector<OwedPromise<HostedStage>> waiting;
     uint32_t restarts = 0;
   };

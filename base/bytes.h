@@ -1,4 +1,5 @@
-// Bytes: views, a bounds-checked little-endian reader for files and wires, and a shared buffer for payloads.
+// Bytes: views, a bounds-checked little-endian reader for files and wires, and a shared buffer for
+// payloads.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +70,8 @@ class SharedBuffer {
  public:
   SharedBuffer() = default;
   static SharedBuffer allocate(size_t size);
-  // Wraps memory that something else keeps alive (a pooled receive buffer); `owner` frees or returns it.
+  // Wraps memory that something else keeps alive (a pooled receive buffer); `owner` frees or
+  // returns it.
   static SharedBuffer wrap(std::shared_ptr<std::byte> owner, size_t size) {
     SharedBuffer buffer;
     buffer.data_ = std::move(owner);
@@ -101,7 +103,7 @@ class SharedBuffer {
 inline SharedBuffer SharedBuffer::allocate(size_t size) {
   constexpr std::align_val_t kAlignment{64};
   auto* memory = static_cast<std::byte*>(::operator new(size == 0 ? 1 : size, kAlignment));
-  return wrap({memory, [](std::byte* p) { ::operator delete(p, std::align_val_t{64}); }}, size);
+  return wrap({memory, [](std::byte* p) { ::operator delete (p, std::align_val_t{64}); }}, size);
 }
 
 }  // namespace troupe

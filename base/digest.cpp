@@ -15,7 +15,9 @@ DigestStream::DigestStream(uint64_t key) : state_(XXH3_createState()) {
   XXH3_64bits_reset_withSeed(static_cast<XXH3_state_t*>(state_), key);
 }
 
-DigestStream::~DigestStream() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+DigestStream::~DigestStream() {
+  XXH3_freeState(static_cast<XXH3_state_t*>(state_));
+}
 
 void DigestStream::add(ByteSpan bytes) {
   XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), bytes.data(), bytes.size());

@@ -1,4 +1,5 @@
-// Digests: XXH3 (the xxHash library). They find corruption and name content; they do not stop a forger.
+// Digests: XXH3 (the xxHash library). They find corruption and name content; they do not stop a
+// forger.
 #pragma once
 
 #include <cstdint>

@@ -17,10 +17,11 @@ struct Id64 {
 
 using Incarnation = Id64<struct IncarnationTag>;  // random; one life of one actor or process
 using ViewNumber = Id64<struct ViewTag>;          // 1, 2, …; totally ordered per deployment
-using SequenceId = Id64<struct SequenceTag>;      // a request inside one batcher, never reused by it
+using SequenceId = Id64<struct SequenceTag>;  // a request inside one batcher, never reused by it
 using MicroBatchId = Id64<struct MicroBatchTag>;  // grows by one with each micro-batch of a batcher
 
-// A node's stable name from its configuration, for example "node-1". Its incarnation tells lives apart.
+// A node's stable name from its configuration, for example "node-1". Its incarnation tells lives
+// apart.
 using NodeId = std::string;
 // Idempotency key of a request: chosen by the client or made for it; 1 to 128 printable characters.
 using RequestId = std::string;

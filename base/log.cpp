@@ -10,7 +10,8 @@
 namespace troupe {
 namespace {
 
-// The one piece of process-wide state in Troupe: where lines go. spdlog itself is process-wide, too.
+// The one piece of process-wide state in Troupe: where lines go. spdlog itself is process-wide,
+// too.
 std::shared_ptr<spdlog::logger>& sink_logger() {
   static std::shared_ptr<spdlog::logger> logger = [] {
     auto made = std::make_shared<spdlog::logger>(
@@ -24,11 +25,16 @@ std::shared_ptr<spdlog::logger>& sink_logger() {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: return spdlog::level::off;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::info;
 }
@@ -63,12 +69,16 @@ Result<LogLevel> parse_log_level(std::string_view text) {
                fmt::format("log level '{}', allowed: debug info warning error off", text)};
 }
 
-bool log_enabled(LogLevel level) { return sink_logger()->should_log(to_spdlog(level)); }
+bool log_enabled(LogLevel level) {
+  return sink_logger()->should_log(to_spdlog(level));
+}
 
 void log_line(LogLevel level, std::string_view component, std::string_view text) {
   sink_logger()->log(to_spdlog(level), "{}: {}", component, text);
 }
 
-void flush_logging() { sink_logger()->flush(); }
+void flush_logging() {
+  sink_logger()->flush();
+}
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
-// Logging: a thin face over spdlog, so that its headers are compiled once. Whoever first knows what an error
-// is logs it; nobody above logs it again. Lines go to standard error or a file; secrets never go anywhere.
+// Logging: a thin face over spdlog, so that its headers are compiled once. Whoever first knows what
+// an error is logs it; nobody above logs it again. Lines go to standard error or a file; secrets
+// never go anywhere.
 #pragma once
 
 #include <fmt/format.h>

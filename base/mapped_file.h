@@ -1,5 +1,5 @@
-// A file mapped read-only into memory. Pages come in as they are touched, so a stage that reads only its own
-// layers never loads the rest.
+// A file mapped read-only into memory. Pages come in as they are touched, so a stage that reads
+// only its own layers never loads the rest.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ class MappedFile {
   ByteSpan bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
 
-  // Tells the kernel that a part will be read soon, or that its pages are not needed any more (they can be
-  // read again from the file). Advice only: ranges outside the file are cut off.
+  // Tells the kernel that a part will be read soon, or that its pages are not needed any more (they
+  // can be read again from the file). Advice only: ranges outside the file are cut off.
   void will_need(size_t offset, size_t length) const;
   void dont_need(size_t offset, size_t length) const;
 

@@ -1,5 +1,5 @@
-// Counters and latency summaries that one thread writes and any thread reads. No registry: whoever owns a
-// part owns its figures and reports them.
+// Counters and latency summaries that one thread writes and any thread reads. No registry: whoever
+// owns a part owns its figures and reports them.
 #pragma once
 
 #include <array>
@@ -20,7 +20,8 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// Durations in buckets that grow by a quarter from 1 µs to over an hour; quantiles are off by at most 25 %.
+// Durations in buckets that grow by a quarter from 1 µs to over an hour; quantiles are off by at
+// most 25 %.
 class LatencyHistogram {
  public:
   void record(Duration duration);

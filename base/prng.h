@@ -1,6 +1,6 @@
-// Chance with an address: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
-// a counter-based generator. A draw is a function of (seed, counter) and of nothing else, so a token sampled
-// after a recovery is the token that would have been sampled without it.
+// Chance with an address: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2,
+// 3", 2011), a counter-based generator. A draw is a function of (seed, counter) and of nothing
+// else, so a token sampled after a recovery is the token that would have been sampled without it.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ constexpr PhiloxCounter philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// The draw-th uniform number in [0, 1) with 24 random bits for a token position under a request's seed.
+// The draw-th uniform number in [0, 1) with 24 random bits for a token position under a request's
+// seed.
 constexpr float philox_uniform(uint64_t seed, uint64_t position, uint32_t draw) {
   const PhiloxCounter out = philox4x32_10(
       {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), draw, 0},

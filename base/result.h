@@ -1,6 +1,6 @@
-// Failure as a value. What can fail in a correct program (files, peers, users, memory of a device) returns
-// Result<T>: a value, or an Error whose code says what the caller can do and whose message says what was
-// seen and what was allowed, in lower case and without a full stop.
+// Failure as a value. What can fail in a correct program (files, peers, users, memory of a device)
+// returns Result<T>: a value, or an Error whose code says what the caller can do and whose message
+// says what was seen and what was allowed, in lower case and without a full stop.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,10 @@ inline Error with_context(Error error, const std::string& doing) {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}       // NOLINT: implicit on purpose
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}   // NOLINT: implicit on purpose
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(Error error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -100,20 +102,34 @@ class [[nodiscard]] Result<void> {
 
 inline const char* to_string(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "invalid argument";
-    case ErrorCode::kInvalidFile: return "invalid file";
-    case ErrorCode::kInvalidFrame: return "invalid frame";
-    case ErrorCode::kNotFound: return "not found";
-    case ErrorCode::kAlreadyExists: return "already exists";
-    case ErrorCode::kConflict: return "conflict";
-    case ErrorCode::kFenced: return "fenced";
-    case ErrorCode::kUnavailable: return "unavailable";
-    case ErrorCode::kResourceExhausted: return "resource exhausted";
-    case ErrorCode::kDeadlineExceeded: return "deadline exceeded";
-    case ErrorCode::kCancelled: return "cancelled";
-    case ErrorCode::kDivergence: return "divergence";
-    case ErrorCode::kIo: return "input/output";
-    case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kInvalidArgument:
+      return "invalid argument";
+    case ErrorCode::kInvalidFile:
+      return "invalid file";
+    case ErrorCode::kInvalidFrame:
+      return "invalid frame";
+    case ErrorCode::kNotFound:
+      return "not found";
+    case ErrorCode::kAlreadyExists:
+      return "already exists";
+    case ErrorCode::kConflict:
+      return "conflict";
+    case ErrorCode::kFenced:
+      return "fenced";
+    case ErrorCode::kUnavailable:
+      return "unavailable";
+    case ErrorCode::kResourceExhausted:
+      return "resource exhausted";
+    case ErrorCode::kDeadlineExceeded:
+      return "deadline exceeded";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+    case ErrorCode::kDivergence:
+      return "divergence";
+    case ErrorCode::kIo:
+      return "input/output";
+    case ErrorCode::kInternal:
+      return "internal";
   }
   return "unknown";
 }
@@ -124,15 +140,15 @@ inline const char* to_string(ErrorCode code) {
 #define TROUPE_CONCAT(a, b) TROUPE_CONCAT_INNER(a, b)
 
 // TROUPE_TRY(const uint32_t version, bytes.read_u32());   the value, or return the error
-#define TROUPE_TRY(declaration, expression)                                       \
-  auto TROUPE_CONCAT(troupe_result_, __LINE__) = (expression);                    \
-  if (!TROUPE_CONCAT(troupe_result_, __LINE__).ok())                              \
-    return TROUPE_CONCAT(troupe_result_, __LINE__).error();                       \
+#define TROUPE_TRY(declaration, expression)                    \
+  auto TROUPE_CONCAT(troupe_result_, __LINE__) = (expression); \
+  if (!TROUPE_CONCAT(troupe_result_, __LINE__).ok())           \
+    return TROUPE_CONCAT(troupe_result_, __LINE__).error();    \
   declaration = std::move(TROUPE_CONCAT(troupe_result_, __LINE__)).value()
 
 // TROUPE_TRY_VOID(file.sync());   go on, or return the error
-#define TROUPE_TRY_VOID(expression)                                               \
-  do {                                                                            \
-    auto troupe_result_void = (expression);                                       \
-    if (!troupe_result_void.ok()) return troupe_result_void.error();              \
+#define TROUPE_TRY_VOID(expression)                                  \
+  do {                                                               \
+    auto troupe_result_void = (expression);                          \
+    if (!troupe_result_void.ok()) return troupe_result_void.error(); \
   } while (false)

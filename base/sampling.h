@@ -1,5 +1,5 @@
-// How a token is chosen, and how a request ends. Sampling parameters are part of the request record: every field is
-// an input of the function that the token log is.
+// How a token is chosen, and how a request ends. Sampling parameters are part of the request
+// record: every field is an input of the function that the token log is.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Time as an argument. Logic never reads a clock: it gets an Instant. Shells read one: CAF's actor clock in
-// actors (virtual in tests), steady_now() in threads of their own.
+// Time as an argument. Logic never reads a clock: it gets an Instant. Shells read one: CAF's actor
+// clock in actors (virtual in tests), steady_now() in threads of their own.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,16 @@ using Instant = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 using namespace std::chrono_literals;  // NOLINT: durations are written 25ms everywhere
 
-inline Instant steady_now() { return std::chrono::steady_clock::now(); }
+inline Instant steady_now() {
+  return std::chrono::steady_clock::now();
+}
 
 inline double to_seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
-inline double to_milliseconds(Duration duration) { return to_seconds(duration) * 1e3; }
+inline double to_milliseconds(Duration duration) {
+  return to_seconds(duration) * 1e3;
+}
 
 // Milliseconds since 1970, for records and logs that people read; never for ordering or fencing.
 inline int64_t wall_clock_ms() {

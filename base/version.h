@@ -1,4 +1,5 @@
-// The software's version, for people; what must match between nodes is the protocol range (transport/peer).
+// The software's version, for people; what must match between nodes is the protocol range
+// (transport/peer).
 #pragma once
 
 namespace troupe {

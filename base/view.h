@@ -1,5 +1,6 @@
-// The numbered description of a replica: who holds each stage, in which life. Views of a deployment are
-// totally ordered; the ledger installs view v+1 by compare-and-swap on v; receivers drop what is not of theirs.
+// The numbered description of a replica: who holds each stage, in which life. Views of a deployment
+// are totally ordered; the ledger installs view v+1 by compare-and-swap on v; receivers drop what
+// is not of theirs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace troupe {
 
-// Layers [first, last) of a model. Stage 0 also embeds; the last stage also holds the head and samples.
+// Layers [first, last) of a model. Stage 0 also embeds; the last stage also holds the head and
+// samples.
 struct LayerRange {
   uint32_t first = 0;
   uint32_t last = 0;
@@ -23,7 +25,7 @@ struct LayerRange {
 struct Seat {
   NodeId node;
   Incarnation node_incarnation;
-  Incarnation incarnation;             // of the stage actor
+  Incarnation incarnation;  // of the stage actor
   LayerRange layers;
   std::vector<std::byte> data_address;  // of its process's transport, opaque
   uint64_t process = 0;                 // operating system's process id there, for people

@@ -1,6 +1,7 @@
-# troupe_library(NAME SOURCES … [PUBLIC …] [PRIVATE …])   one static library, named after its folder, with the project's warnings
+# troupe_library(NAME SOURCES … [PUBLIC …] [PRIVATE …])   one static library, with the project's warnings
 # troupe_program(NAME SOURCES … [PRIVATE …])              one executable in bin/
-# troupe_test(NAME SOURCES … [PRIVATE …] [LABELS …] [ARGS …])  one Boost.Test executable, run by CTest in the source root
+# troupe_test(NAME SOURCES … [PRIVATE …] [LABELS …] [ARGS …] [TIMEOUT …])
+#     one Boost.Test executable, run by CTest in the source root
 
 add_library(troupe_options INTERFACE)
 # No contraction and no fast-math anywhere: numerics rule N1 (docs/ARCHITECTURE.md, "One arithmetic").

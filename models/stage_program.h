@@ -1,5 +1,5 @@
-// The seam between actors and arithmetic: what a stage runs. TransformerStage implements it; a new kind of model
-// is a new program, and actors do not change.
+// The seam between actors and arithmetic: what a stage runs. TransformerStage implements it; a new
+// kind of model is a new program, and actors do not change.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Segment {
 
 struct MicroBatch {
   MicroBatchId id;
-  std::vector<Segment> segments;      // rows of the micro-batch in this order
-  std::vector<SequenceId> released;   // sequences that end here: forget them after running
+  std::vector<Segment> segments;     // rows of the micro-batch in this order
+  std::vector<SequenceId> released;  // sequences that end here: forget them after running
   uint32_t rows() const {
     uint32_t sum = 0;
     for (const Segment& segment : segments) sum += segment.rows;
@@ -42,8 +42,9 @@ struct SampledToken {
 };
 
 struct StageOutput {
-  SharedBuffer hidden;                // [rows][hidden] float32; empty from the last stage
-  std::vector<SampledToken> sampled;  // from the last stage, one per sampling segment, in their order
+  SharedBuffer hidden;  // [rows][hidden] float32; empty from the last stage
+  std::vector<SampledToken>
+      sampled;  // from the last stage, one per sampling segment, in their order
 };
 
 struct StageMemory {
@@ -56,11 +57,12 @@ class StageProgram {
  public:
   virtual ~StageProgram() = default;
 
-  // Executes a micro-batch. `tokens` [rows] for the first stage, else empty; `hidden` [rows][hidden] float32 for the
-  // others, else empty. Position-addressed and idempotent (recovery.md I5): rows below the sequence's KV length
-  // re-execute and give the same bytes.
-  // Errors, none of which changes state: kInvalidFrame (shapes, token ids, blocks out of range, rows over the
-  // limit), kConflict (a position above the KV length: the gap must be replayed first).
+  // Executes a micro-batch. `tokens` [rows] for the first stage, else empty; `hidden`
+  // [rows][hidden] float32 for the others, else empty. Position-addressed and idempotent
+  // (recovery.md I5): rows below the sequence's KV length re-execute and give the same bytes.
+  // Errors, none of which changes state: kInvalidFrame (shapes, token ids, blocks out of range,
+  // rows over the limit), kConflict (a position above the KV length: the gap must be replayed
+  // first).
   virtual Result<StageOutput> run(const MicroBatch& batch, std::span<const uint32_t> tokens,
                                   const SharedBuffer& hidden) = 0;
 

@@ -129,8 +129,7 @@ class Troupe:
         perplexity = self.call("perplexity", {"windows": ids["windows"]})
         greedy = self.call("greedy", {"prompts": ids["prompts"], "tokens": GREEDY_TOKENS})
         return {
-            "negative_log_likelihood": perplexity["negative_log_likelihood"],
-            "tokens": perplexity["tokens"],
+            "scores": perplexity["negative_log_likelihoods"],
             "answers": greedy["answers"],
         }
 
@@ -153,7 +152,12 @@ class Troupe:
 
 
 def perplexity_of(result):
-    return math.exp(result["negative_log_likelihood"] / result["tokens"])
+    return math.exp(statistics.fmean(result["scores"]))
+
+
+def mean_difference(a, b):
+    """Of the log-likelihoods of single tokens: how far apart two programs are, noise included."""
+    return statistics.fmean(abs(x - y) for x, y in zip(a["scores"], b["scores"], strict=True))
 
 
 def compare_perplexity(measured):
@@ -165,9 +169,17 @@ def compare_perplexity(measured):
         against[peer] = {
             "perplexity": theirs,
             "difference_percent": (ours / theirs - 1) * 100,
+            "mean_token_difference": mean_difference(measured["troupe"], measured[peer]),
             "passed": ratio <= PERPLEXITY_RATIO_MAX,
         }
-    return {"troupe": ours, "tokens": measured["troupe"]["tokens"], "against": against}
+    return {
+        "troupe": ours,
+        "tokens": len(measured["troupe"]["scores"]),
+        "against": against,
+        "peers_mean_token_difference": mean_difference(
+            measured["llama.cpp"], measured["transformers"]
+        ),
+    }
 
 
 def compare_greedy(measured):
@@ -216,7 +228,7 @@ def compare_speed(python, arguments, ours, threads):
     first = ours.speed(threads)
     theirs = call_worker(python, arguments, "llama.cpp speed", {"threads": threads})
     second = ours.speed(threads)
-    entry = {"threads": threads}
+    entry = {"threads": threads, "load_average": os.getloadavg()[0]}
     for what in ("prefill_tokens_per_second", "decode_tokens_per_second"):
         mine = (first[what] + second[what]) / 2
         entry[what] = {"troupe": mine, "llama.cpp": theirs[what], "ratio": mine / theirs[what]}
@@ -235,8 +247,13 @@ def print_report(report):
     for peer, entry in perplexity["against"].items():
         print(
             f"  {peer:14} {entry['perplexity']:9.4f}   "
-            f"{entry['difference_percent']:+7.3f} %   {verdict(entry)}"
+            f"{entry['difference_percent']:+7.3f} %   "
+            f"a token's log-likelihood by {entry['mean_token_difference']:.4f}   {verdict(entry)}"
         )
+    print(
+        f"  the peers from each other: a token's log-likelihood by "
+        f"{perplexity['peers_mean_token_difference']:.4f}"
+    )
     print(f"first {greedy['tokens']} greedy tokens equal")
     for peer, entry in greedy["against"].items():
         print(f"  {peer:14} {entry['equal']} of {entry['of']}   {verdict(entry)}")
@@ -348,13 +365,12 @@ def ask_llama(arguments, ids):
         logits_all=True,
         verbose=False,
     )
-    total, scored = 0.0, 0
+    scores = []
     for window in ids["windows"]:
         llama.reset()
         llama.eval(window)
         logits = numpy.asarray(llama.scores[: len(window)], dtype=numpy.float64)
-        total += nll_of(numpy, logits, window)
-        scored += len(window) - 1
+        scores += scores_of(numpy, logits, window)
     answers, margins = [], []
     for prompt in ids["prompts"]:
         llama.reset()
@@ -366,8 +382,7 @@ def ask_llama(arguments, ids):
         answers.append(answer)
         margins.append(margin)
     return {
-        "negative_log_likelihood": total,
-        "tokens": scored,
+        "scores": scores,
         "answers": answers,
         "margins": margins,
     }
@@ -380,12 +395,12 @@ def take_best(numpy, logits, answer, margin):
     margin.append(float(logits[first] - logits[second]))
 
 
-def nll_of(numpy, logits, window):
-    """Of each token but the first, from the logits one position earlier."""
+def scores_of(numpy, logits, window):
+    """-log of the probability of each token but the first, from the logits one position earlier."""
     logits = logits[:-1]
     largest = logits.max(axis=1)
     log_sums = numpy.log(numpy.exp(logits - largest[:, None]).sum(axis=1)) + largest
-    return float((log_sums - logits[numpy.arange(len(window) - 1), window[1:]]).sum())
+    return (log_sums - logits[numpy.arange(len(window) - 1), window[1:]]).tolist()
 
 
 def time_llama(arguments, request):
@@ -433,12 +448,11 @@ def ask_transformers(arguments, ids):
         str(path.parent), gguf_file=path.name, dtype=torch.float32
     )
     model.eval()
-    total, scored, answers, margins = 0.0, 0, [], []
+    scores, answers, margins = [], [], []
     with torch.no_grad():
         for window in ids["windows"]:
             logits = model(torch.tensor([window])).logits[0].to(torch.float64).numpy()
-            total += nll_of(numpy, logits, window)
-            scored += len(window) - 1
+            scores += scores_of(numpy, logits, window)
         for prompt in ids["prompts"]:
             fed, past, answer, margin = torch.tensor([prompt]), None, [], []
             while len(answer) < GREEDY_TOKENS:
@@ -449,8 +463,7 @@ def ask_transformers(arguments, ids):
             answers.append(answer)
             margins.append(margin)
     return {
-        "negative_log_likelihood": total,
-        "tokens": scored,
+        "scores": scores,
         "answers": answers,
         "margins": margins,
     }

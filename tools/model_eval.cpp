@@ -2,8 +2,8 @@
 // chat template lies between the programs that are compared. Reads JSON from standard input where a
 // command needs ids, writes JSON to standard output.
 //
-//   perplexity   in {"windows": [[id, …], …]}   out {"tokens", "negative_log_likelihood",
-//   "perplexity", "seconds"}
+//   perplexity   in {"windows": [[id, ...], ...]}
+//                out {"negative_log_likelihoods": [x, ...], "perplexity", "seconds"}
 //                each window starts from nothing; its tokens but the first are scored
 //   greedy       in {"prompts": [[id, …], …], "tokens": n}   out {"answers": [[id, …], …]}
 //   speed        out {"prefill_tokens_per_second", "decode_tokens_per_second", …}
@@ -96,20 +96,19 @@ Result<Json> perplexity(const Model& model) {
                                                     .tokens_max = static_cast<uint32_t>(
                                                         std::min<size_t>(longest, UINT32_MAX))}));
   const auto start = std::chrono::steady_clock::now();
-  double sum = 0.0;
-  uint64_t scored = 0;
+  std::vector<double> scores;
   for (const Ids& window : windows) {
     TROUPE_TRY_VOID(evaluator->run(window, [&](uint32_t position, std::span<const float> logits) {
       if (position + 1 >= window.size()) return;
-      sum += negative_log_likelihood(logits, window[position + 1]);
-      ++scored;
+      scores.push_back(negative_log_likelihood(logits, window[position + 1]));
     }));
   }
-  if (scored == 0) return Error{ErrorCode::kInvalidArgument, "windows of one token score nothing"};
-  return Json{{"tokens", scored},
-              {"negative_log_likelihood", sum},
-              {"perplexity", std::exp(sum / static_cast<double>(scored))},
-              {"seconds", seconds_since(start)}};
+  if (scores.empty())
+    return Error{ErrorCode::kInvalidArgument, "windows of one token score nothing"};
+  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+  return Json{{"perplexity", std::exp(sum / static_cast<double>(scores.size()))},
+              {"seconds", seconds_since(start)},
+              {"negative_log_likelihoods", scores}};
 }
 
 // One sequence on one stage that holds the whole model.

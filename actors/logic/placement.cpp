@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -148,6 +149,13 @@ class Seating {
     return room_[node].memory >= bytes_[stage] && (limit == 0 || room_[node].stages < limit);
   }
 
+  // Three digits of binary precision: free memory is measured at different moments, and nodes that
+  // differ by less are alike, so that equal nodes take their stages in the order of their names.
+  static uint64_t coarse(uint64_t bytes) {
+    const int shift = std::max(0, static_cast<int>(std::bit_width(bytes)) - 4);
+    return bytes >> shift << shift;
+  }
+
   // Nodes that can take the stage, best first.
   std::vector<size_t> choices(uint32_t stage) const {
     std::vector<size_t> nodes;
@@ -158,7 +166,7 @@ class Seating {
       const bool is_home = stage == 0 && node == 0;
       // Least is best; for memory that is what is taken off the largest number.
       return std::tuple(avoided, !is_home, room_[node].stages,
-                        std::numeric_limits<uint64_t>::max() - room_[node].memory, node);
+                        std::numeric_limits<uint64_t>::max() - coarse(room_[node].memory), node);
     };
     std::sort(nodes.begin(), nodes.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
     return nodes;

@@ -85,7 +85,8 @@ int keep(const std::string& program, const std::vector<std::string>& arguments) 
     bool stopping = false;
     const int status = wait_for(process, stopping);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    // A first life that could not start will not start again either; a later one may find its port free in a moment.
+    // A first life that could not start will not start again either; a later one may find its port
+    // free in a moment.
     if (stopping || code == kExitStopped || code == kExitUsage || (first && code == kExitUnable))
       return code < 0 ? kExitFailed : code;
     const RestartDecision decision = policy.on_failure(steady_now());

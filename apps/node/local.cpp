@@ -80,7 +80,8 @@ Result<void> wait_until_serving(ClusterRequests& requests, const std::atomic<boo
   while (!cancelled) {
     std::promise<Result<ClusterStatus>> promise;
     auto answer = promise.get_future();
-    requests.status([&promise](Result<ClusterStatus> status) { promise.set_value(std::move(status)); });
+    requests.status(
+        [&promise](Result<ClusterStatus> status) { promise.set_value(std::move(status)); });
     TROUPE_TRY(const ClusterStatus status, answer.get());
     const DeploymentStatus& deployment = status.deployments.front();
     if (deployment.state == DeploymentState::kServing) return {};
@@ -104,7 +105,8 @@ Result<RunSummary> run_local(const RunOptions& options,
   RuntimeOptions runtime_options;
   runtime_options.config = config_of(options);
   runtime_options.listens = false;
-  TROUPE_TRY(auto runtime, NodeRuntime::start(std::move(runtime_options), [](EndReason, std::string) {}));
+  TROUPE_TRY(auto runtime,
+             NodeRuntime::start(std::move(runtime_options), [](EndReason, std::string) {}));
   ClusterRequests& requests = *runtime->requests();
   TROUPE_TRY_VOID(wait_until_serving(requests, cancelled));
 
@@ -128,7 +130,8 @@ Result<RunSummary> run_local(const RunOptions& options,
       summary.total_seconds = to_seconds(steady_now() - loaded);
       return summary;
     }
-    if (cancelled && !std::exchange(asked_to_stop, true)) requests.cancel("run", [](Result<void>) {});
+    if (cancelled && !std::exchange(asked_to_stop, true))
+      requests.cancel("run", [](Result<void>) {});
   }
 }
 

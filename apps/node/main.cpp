@@ -1,4 +1,5 @@
-// trouped: the daemon of a Troupe node, its keeper, and its stage processes: one program, three ways to start it.
+// trouped: the daemon of a Troupe node, its keeper, and its stage processes: one program, three
+// ways to start it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -14,8 +15,8 @@
 
 #include "apps/node/config.h"
 #include "apps/node/keeper.h"
-#include "apps/node/runtime.h"
 #include "apps/node/process_launcher.h"
+#include "apps/node/runtime.h"
 #include "base/log.h"
 #include "base/version.h"
 
@@ -32,7 +33,8 @@ struct CommandLine {
   std::string stage_process;  // "node-2/stage-1"
 };
 
-// The first reason to end, told through an event descriptor that the main thread polls with the signals.
+// The first reason to end, told through an event descriptor that the main thread polls with the
+// signals.
 class EndSignal {
  public:
   EndSignal() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -152,17 +154,18 @@ int run_node(const CommandLine& line, const NodeConfig& config, const std::strin
   options.config = config;
   options.program = program;
   options.stage_arguments = stage_arguments(line);
-  if (is_stage)
-    options.stage = StageProcess{line.stage_process, {kStageMessagesFd, kStageBeatsFd}};
+  if (is_stage) options.stage = StageProcess{line.stage_process, {kStageMessagesFd, kStageBeatsFd}};
   EndSignal end;
-  auto runtime = NodeRuntime::start(
-      std::move(options), [&end](EndReason reason, std::string why) { end.raise(reason, std::move(why)); });
+  auto runtime = NodeRuntime::start(std::move(options), [&end](EndReason reason, std::string why) {
+    end.raise(reason, std::move(why));
+  });
   if (!runtime.ok()) return fail(kExitUnable, runtime.error(), !config.log.file.empty());
   if (!is_stage)
     log_info("trouped", "{} {} runs as process {}, peers at {}{}", kVersion, config.node.id,
              ::getpid(), runtime.value()->listen_address(),
-             runtime.value()->rpc_address().empty() ? ""
-                                                    : ", clients at " + runtime.value()->rpc_address());
+             runtime.value()->rpc_address().empty()
+                 ? ""
+                 : ", clients at " + runtime.value()->rpc_address());
   wait_for_the_end(signals, end);
   log_info("trouped", "ending: {}", end.why());
   runtime.value()->stop();
@@ -171,18 +174,24 @@ int run_node(const CommandLine& line, const NodeConfig& config, const std::strin
 }
 
 void describe(CLI::App& app, CommandLine& line) {
-  app.add_option("--config", line.config, "Configuration file (YAML)")->required()->type_name("FILE");
-  app.add_option("--set", line.settings, "Override one setting of the file, for example deployment.threads=2")
+  app.add_option("--config", line.config, "Configuration file (YAML)")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--set", line.settings,
+                 "Override one setting of the file, for example deployment.threads=2")
       ->type_name("KEY=VALUE");
   app.add_option("--log-level", line.log_level, "debug, info, warning, error or off");
-  app.add_flag("--keep", line.keep, "Start the daemon again when it dies, as a service manager would");
+  app.add_flag("--keep", line.keep,
+               "Start the daemon again when it dies, as a service manager would");
   app.add_flag("--allow-fault-injection", line.allow_fault_injection,
                "Let clients break stages on purpose (tests and demonstrations)");
   app.add_flag("--check", line.check, "Read the configuration, say what is wrong with it, and end");
-  app.add_option("--stage-process", line.stage_process, "Internal: run one stage for a daemon")->group("");
+  app.add_option("--stage-process", line.stage_process, "Internal: run one stage for a daemon")
+      ->group("");
   app.set_version_flag("--version", std::string("trouped ") + kVersion);
   app.footer(
-      "Signals: SIGTERM and SIGINT end in order; running streams get limits.drain_deadline to finish.\n"
+      "Signals: SIGTERM and SIGINT end in order; running streams get limits.drain_deadline to "
+      "finish.\n"
       "Exit codes: 0 ended in order, 1 could not start, 2 wrong command line or configuration,\n"
       "            70 a vital part failed, 75 evicted from the cluster: start again.");
 }
@@ -222,7 +231,8 @@ int run(int argc, char** argv) {
 }  // namespace troupe
 
 int main(int argc, char** argv) {
-  // UCX reads its settings when its library is loaded: run again with them in the environment if need be.
+  // UCX reads its settings when its library is loaded: run again with them in the environment if
+  // need be.
   const auto environment = troupe::enter_ucx_environment({}, argv);
   if (!environment.ok()) {
     std::fprintf(stderr, "trouped: %s\n", environment.error().message.c_str());

@@ -27,7 +27,8 @@ void close_all(const LinkSockets& sockets) {
   ::close(sockets.beats);
 }
 
-// The sockets above the numbers the child wants them at, so that one dup2 cannot overwrite the other's source.
+// The sockets above the numbers the child wants them at, so that one dup2 cannot overwrite the
+// other's source.
 LinkSockets above_targets(const LinkSockets& sockets) {
   constexpr int kFirst = 16;
   const LinkSockets moved{::fcntl(sockets.messages, F_DUPFD_CLOEXEC, kFirst),
@@ -53,12 +54,14 @@ Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& 
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   pid_t process = 0;
-  const int status = ::posix_spawn(&process, program.c_str(), &actions, &attributes, argv.data(), environ);
+  const int status =
+      ::posix_spawn(&process, program.c_str(), &actions, &attributes, argv.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   if (status != 0)
-    return Error{status == EAGAIN || status == ENOMEM ? ErrorCode::kResourceExhausted : ErrorCode::kIo,
-                 fmt::format("starting {}: {}", program, std::strerror(status))};
+    return Error{
+        status == EAGAIN || status == ENOMEM ? ErrorCode::kResourceExhausted : ErrorCode::kIo,
+        fmt::format("starting {}: {}", program, std::strerror(status))};
   return process;
 }
 
@@ -109,7 +112,8 @@ Result<uint64_t> ProcessLauncher::launch(const LaunchOrder& order) {
 void ProcessLauncher::wait_for(int process) {
   // First only look, so that the number stays taken until kill() can no longer mean it.
   siginfo_t info{};
-  while (::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  while (::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOWAIT) != 0 &&
+         errno == EINTR) {
   }
   std::function<void(uint64_t, std::string)> ended;
   int status = 0;
@@ -126,8 +130,12 @@ void ProcessLauncher::wait_for(int process) {
   if (ended) ended(static_cast<uint64_t>(process), describe(status));
 }
 
-void ProcessLauncher::kill(uint64_t process) { signal(process, SIGKILL); }
-void ProcessLauncher::terminate(uint64_t process) { signal(process, SIGTERM); }
+void ProcessLauncher::kill(uint64_t process) {
+  signal(process, SIGKILL);
+}
+void ProcessLauncher::terminate(uint64_t process) {
+  signal(process, SIGTERM);
+}
 
 void ProcessLauncher::signal(uint64_t process, int number) {
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
-// Stage processes as children of the daemon: posix_spawn of this very program, two socket pairs for the peer link, and one
-// waiting thread a child, so that its end is told at once. A child dies with its daemon (PR_SET_PDEATHSIG, and end of file
-// on its link).
+// Stage processes as children of the daemon: posix_spawn of this very program, two socket pairs for
+// the peer link, and one waiting thread a child, so that its end is told at once. A child dies with
+// its daemon (PR_SET_PDEATHSIG, and end of file on its link).
 #pragma once
 
 #include <functional>
@@ -43,7 +43,8 @@ class ProcessLauncher final : public StageLauncher {
   LauncherOptions options_;
   std::mutex mutex_;
   std::function<void(uint64_t, std::string)> ended_;
-  std::map<uint64_t, std::thread> running_;  // not reaped yet: its number cannot mean another process
+  std::map<uint64_t, std::thread>
+      running_;  // not reaped yet: its number cannot mean another process
   std::vector<std::thread> finished_;
 };
 

@@ -31,9 +31,15 @@ Result<std::unique_ptr<NodeRuntime>> NodeRuntime::start(RuntimeOptions options, 
 }
 
 NodeRuntime::NodeRuntime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-NodeRuntime::~NodeRuntime() { stop(); }
-void NodeRuntime::stop() { parts_->stop(); }
-ClusterRequests* NodeRuntime::requests() { return parts_->gateway_port.get(); }
+NodeRuntime::~NodeRuntime() {
+  stop();
+}
+void NodeRuntime::stop() {
+  parts_->stop();
+}
+ClusterRequests* NodeRuntime::requests() {
+  return parts_->gateway_port.get();
+}
 std::string NodeRuntime::listen_address() const {
   return parts_->links ? parts_->links->listen_address() : std::string();
 }
@@ -48,7 +54,8 @@ void NodeRuntime::Parts::stop() {
   if (gateway) caf::anon_send(gateway, Shutdown{});
   // Then the stages: a worker's are placed elsewhere first, within reason.
   if (node) {
-    const Duration leave_max = is_head() || is_stage() || !options.listens ? Duration{0} : Duration{1500ms};
+    const Duration leave_max =
+        is_head() || is_stage() || !options.listens ? Duration{0} : Duration{1500ms};
     caf::scoped_actor waiting{*actors};
     waiting->request(node, caf::timespan{leave_max + 4s}, LeaveCluster{leave_max})
         .receive([](const LeftCluster&) {},

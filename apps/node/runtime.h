@@ -1,5 +1,6 @@
-// A Troupe process, put together: transport, actors, peer links, client RPC. The same parts in the same order for a head, a
-// worker, a stage process and `troupe run`; only what a role does not need is left out.
+// A Troupe process, put together: transport, actors, peer links, client RPC. The same parts in the
+// same order for a head, a worker, a stage process and `troupe run`; only what a role does not need
+// is left out.
 #pragma once
 
 #include <functional>
@@ -27,10 +28,12 @@ struct RuntimeOptions {
   std::optional<StageProcess> stage;  // this is a stage process
   bool listens = true;                // false: `troupe run`, nothing listens and nothing is dialled
   std::string program;                // of stage processes: this program's own path
-  std::vector<std::string> stage_arguments;  // that a stage process needs to read the same configuration
+  std::vector<std::string>
+      stage_arguments;  // that a stage process needs to read the same configuration
 };
 
-// The network UCX may use, as configured. main() puts its settings into the environment before any thread starts.
+// The network UCX may use, as configured. main() puts its settings into the environment before any
+// thread starts.
 UcxNetwork ucx_network(const TransportConfig& transport);
 
 enum class EndReason : uint8_t {
@@ -41,10 +44,12 @@ enum class EndReason : uint8_t {
 
 class NodeRuntime {
  public:
-  // `ended` is called from any thread, perhaps more than once, when the process should end for a reason of its own.
+  // `ended` is called from any thread, perhaps more than once, when the process should end for a
+  // reason of its own.
   using Ended = std::function<void(EndReason, std::string why)>;
 
-  // Errors say which part could not start and why (port in use, ledger unreadable, no such interface, …).
+  // Errors say which part could not start and why (port in use, ledger unreadable, no such
+  // interface, …).
   static Result<std::unique_ptr<NodeRuntime>> start(RuntimeOptions options, Ended ended);
   ~NodeRuntime();
   NodeRuntime(const NodeRuntime&) = delete;

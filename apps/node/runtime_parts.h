@@ -92,7 +92,8 @@ struct NodeRuntime::Parts {
   void stop();
   template <class Actor>
   void remember(const std::string& name, const Actor& actor) {
-    spawned.emplace_back(name, caf::actor_cast<caf::actor>(caf::actor_cast<caf::strong_actor_ptr>(actor)));
+    spawned.emplace_back(
+        name, caf::actor_cast<caf::actor>(caf::actor_cast<caf::strong_actor_ptr>(actor)));
   }
   NodeInventory inventory() const;
 };

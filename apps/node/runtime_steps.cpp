@@ -67,8 +67,8 @@ UcxNetwork ucx_network(const TransportConfig& transport) {
 }
 
 ActorConfig::ActorConfig() {
-  // Sharing wakes idle workers at once and costs nothing when idle; a bounded throughput keeps one busy actor from
-  // starving the others (docs/ARCHITECTURE.md, "CAF").
+  // Sharing wakes idle workers at once and costs nothing when idle; a bounded throughput keeps one
+  // busy actor from starving the others (docs/ARCHITECTURE.md, "CAF").
   set("scheduler.policy", caf::atom("sharing"));
   set("scheduler.max-threads", size_t{4});
   set("scheduler.max-throughput", size_t{50});
@@ -107,7 +107,9 @@ Result<void> NodeRuntime::Parts::start_transport() {
 }
 
 void NodeRuntime::Parts::start_node_actors() {
-  const PeerRole role = is_stage() ? PeerRole::kStage : is_head() ? PeerRole::kHead : PeerRole::kWorker;
+  const PeerRole role = is_stage()  ? PeerRole::kStage
+                        : is_head() ? PeerRole::kHead
+                                    : PeerRole::kWorker;
   link = actors->spawn(link_actor, LinkOptions{.transport = transport});
   remember("link", link);
   health = actors->spawn(health_monitor, HealthOptions{});
@@ -138,9 +140,9 @@ void NodeRuntime::Parts::start_node_actors() {
                                                    .programs = transformer_programs()});
   };
   if (!is_stage() && options.listens && config().deployment.isolation == Isolation::kProcess) {
-    launcher = std::make_shared<ProcessLauncher>(LauncherOptions{
-        options.program, options.stage_arguments,
-        [this](LinkSockets sockets) { return links->adopt(sockets); }});
+    launcher = std::make_shared<ProcessLauncher>(
+        LauncherOptions{options.program, options.stage_arguments,
+                        [this](LinkSockets sockets) { return links->adopt(sockets); }});
     supervision.launcher = launcher;
   }
   supervisor = actors->spawn(troupe::supervisor, supervision);
@@ -154,7 +156,9 @@ void NodeRuntime::Parts::start_node_actors() {
   node_options.link = link;
   node_options.inventory = [this] { return inventory(); };
   node_options.reports_inventory = !is_stage();
-  node_options.evicted = [end = ended](std::string why) { end(EndReason::kEvicted, std::move(why)); };
+  node_options.evicted = [end = ended](std::string why) {
+    end(EndReason::kEvicted, std::move(why));
+  };
   if (is_stage())
     node_options.upstream_lost = [end = ended](std::string why) {
       end(EndReason::kStopped, "the daemon is gone: " + why);
@@ -164,7 +168,8 @@ void NodeRuntime::Parts::start_node_actors() {
 }
 
 Result<void> NodeRuntime::Parts::start_head_actors() {
-  // The head checks the file before anything is placed: a wrong path or a broken file is an error at the start.
+  // The head checks the file before anything is placed: a wrong path or a broken file is an error
+  // at the start.
   TROUPE_TRY(const ModelPtr model, open_model(config().deployment.model, ""));
   TROUPE_TRY(PromptCodec codec, PromptCodec::from(*model));
   if (config().deployment.context > model->config.context_max) {
@@ -187,8 +192,8 @@ Result<void> NodeRuntime::Parts::start_head_actors() {
   const std::string ledger_path =
       config().node.state.empty() ? ":memory:" : config().node.state + "/ledger.sqlite";
   TROUPE_TRY(auto store, LedgerStore::open(ledger_path));
-  ledger = actors->spawn(ledger_actor,
-                         std::make_shared<std::unique_ptr<LedgerStore>>(std::move(store)));
+  ledger =
+      actors->spawn(ledger_actor, std::make_shared<std::unique_ptr<LedgerStore>>(std::move(store)));
   remember("ledger", ledger);
 
   GatewayOptions gateway_options;
@@ -222,10 +227,10 @@ Result<void> NodeRuntime::Parts::start_head_actors() {
   scheduling.gateway = gateway;
   scheduler = actors->spawn(scheduler_actor, scheduling);
   remember("scheduler", scheduler);
-  caf::anon_send(gateway,
-                 GatewayBinding{batcher, scheduler, std::make_shared<PromptCodec>(std::move(codec))});
-  gateway_port = std::make_unique<GatewayPort>(
-      gateway, [end = ended](const ShutdownCall&) -> Result<void> {
+  caf::anon_send(
+      gateway, GatewayBinding{batcher, scheduler, std::make_shared<PromptCodec>(std::move(codec))});
+  gateway_port =
+      std::make_unique<GatewayPort>(gateway, [end = ended](const ShutdownCall&) -> Result<void> {
         end(EndReason::kStopped, "a client asked for it");
         return {};
       });

@@ -63,7 +63,8 @@ BOOST_AUTO_TEST_CASE(a_stage_that_throws_is_restarted_and_the_answer_does_not_ch
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_whose_compute_thread_hangs_gives_no_wrong_token) {
-  // In thread isolation nobody can kill a hung thread; what was generated so far stands and nothing false follows.
+  // In thread isolation nobody can kill a hung thread; what was generated so far stands and nothing
+  // false follows.
   const auto expected = undisturbed();
   World world({.seed = 3, .stages = 3, .model = tiny_model_path()});
   auto sink = std::make_shared<RecordingSink>();
@@ -120,7 +121,8 @@ BOOST_AUTO_TEST_CASE(one_id_for_two_different_requests_is_a_conflict) {
   world.generate(other, second);
   BOOST_REQUIRE(world.run_until_end(*second));
   BOOST_REQUIRE(second->ends[0].error.has_value());
-  BOOST_TEST(static_cast<int>(second->ends[0].error->code) == static_cast<int>(ErrorCode::kConflict));
+  BOOST_TEST(static_cast<int>(second->ends[0].error->code) ==
+             static_cast<int>(ErrorCode::kConflict));
   BOOST_TEST(world.run_until_end(*first));
   BOOST_TEST(!first->ends[0].error.has_value());
 }
@@ -157,7 +159,8 @@ BOOST_AUTO_TEST_CASE(a_request_nobody_listens_to_is_cancelled_after_its_grace) {
   world.generate(call("left", 200), too_late);
   world.settle();
   BOOST_REQUIRE_EQUAL(too_late->ends.size(), 1U);
-  BOOST_TEST(static_cast<int>(too_late->ends[0].reason) == static_cast<int>(FinishReason::kCancelled));
+  BOOST_TEST(static_cast<int>(too_late->ends[0].reason) ==
+             static_cast<int>(FinishReason::kCancelled));
 }
 
 BOOST_AUTO_TEST_CASE(bad_requests_are_told_what_was_seen_and_what_is_allowed) {

@@ -81,7 +81,8 @@ BOOST_FIXTURE_TEST_CASE(a_suspect_that_beats_again_is_alive_again, Fixture) {
   BOOST_TEST((heard->at(1).state == PeerVerdict::State::kAlive));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_busy_compute_thread_that_stands_still_is_hung_although_the_peer_beats, Fixture) {
+BOOST_FIXTURE_TEST_CASE(a_busy_compute_thread_that_stands_still_is_hung_although_the_peer_beats,
+                        Fixture) {
   for (Duration passed{0}; passed < 8s; passed += 25ms) {
     beat({{0, 5, 4}});
     advance(25ms);

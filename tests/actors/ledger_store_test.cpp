@@ -117,7 +117,8 @@ BOOST_FIXTURE_TEST_CASE(old_finished_records_are_trimmed_running_ones_stay, Fold
 }
 
 BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_ledger_is_an_error_in_words, Folder) {
-  std::ofstream(file()) << "this is no database, and it is long enough to be looked at as one........";
+  std::ofstream(file())
+      << "this is no database, and it is long enough to be looked at as one........";
   const auto store = LedgerStore::open(file());
   BOOST_REQUIRE(!store.ok());
   BOOST_TEST(store.error().message.find("database") != std::string::npos, store.error().message);

@@ -145,7 +145,8 @@ BOOST_FIXTURE_TEST_CASE(an_answer_over_another_link_does_not_count, Fixture) {
   up(1, "node-2", 9);
   up(2, "node-3", 9);
   call("node-2");
-  caf::anon_send(peer, LinkSaid{LinkId{2}, ControlMessage{wire->sent[0].second.call, true, StageReady{}}});
+  caf::anon_send(
+      peer, LinkSaid{LinkId{2}, ControlMessage{wire->sent[0].second.call, true, StageReady{}}});
   settle();
   BOOST_TEST(answers->empty());
 }
@@ -219,7 +220,8 @@ BOOST_FIXTURE_TEST_CASE(an_evicted_node_is_told_and_cut_off, Fixture) {
   BOOST_TEST(nodes->left.size() == 1U);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_worker_keeps_a_bounded_number_of_words_for_an_absent_head, WorkerFixture) {
+BOOST_FIXTURE_TEST_CASE(a_worker_keeps_a_bounded_number_of_words_for_an_absent_head,
+                        WorkerFixture) {
   for (uint32_t i = 0; i < 300; ++i)
     caf::anon_send(peer, TellUpstream{StageLost{"d", i, {}, "gone", true}});
   settle();

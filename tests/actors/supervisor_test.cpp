@@ -13,7 +13,9 @@ namespace {
 // Stage processes that exist only as numbers.
 class PaperLauncher final : public StageLauncher {
  public:
-  void on_ended(std::function<void(uint64_t, std::string)> told) override { ended = std::move(told); }
+  void on_ended(std::function<void(uint64_t, std::string)> told) override {
+    ended = std::move(told);
+  }
   Result<uint64_t> launch(const LaunchOrder& order) override {
     if (fails) return Error{ErrorCode::kIo, "no such program"};
     orders.push_back(order);
@@ -107,7 +109,8 @@ struct Fixture : Stagehand {
     settle();
   }
   void says_hello() {
-    caf::anon_send(boss, PeerJoined{"node-1/stage-1", Incarnation{60}, "", LinkId{launcher->orders.size()}});
+    caf::anon_send(
+        boss, PeerJoined{"node-1/stage-1", Incarnation{60}, "", LinkId{launcher->orders.size()}});
     settle();
   }
   void dies(uint64_t process, const std::string& how = "was killed by signal 9") {
@@ -185,7 +188,8 @@ BOOST_FIXTURE_TEST_CASE(a_process_that_never_says_hello_is_killed, Fixture) {
 BOOST_FIXTURE_TEST_CASE(a_hung_stage_is_killed_with_the_reason_kept, Fixture) {
   host();
   says_hello();
-  caf::anon_send(boss, PeerVerdict{"node-1/stage-1", Incarnation{60}, PeerVerdict::State::kHung, "stands still"});
+  caf::anon_send(boss, PeerVerdict{"node-1/stage-1", Incarnation{60}, PeerVerdict::State::kHung,
+                                   "stands still"});
   settle();
   BOOST_TEST(launcher->killed.size() == 1U);
   dies(1001);

@@ -1,8 +1,8 @@
 #include "tests/actors/world.h"
 
+#include <unistd.h>
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -53,7 +53,9 @@ Stagehand::Stagehand(uint64_t seed)
   system_->await_actors_before_shutdown(false);
 }
 
-Stagehand::~Stagehand() { end_all(); }
+Stagehand::~Stagehand() {
+  end_all();
+}
 
 void Stagehand::end_all() {
   for (auto& actor : owned_)
@@ -146,10 +148,10 @@ World::World(const WorldOptions& options) : Stagehand(options.seed) {
   limits.in_flight_max = options.stages + 1;
   limits.context_max = 256;
   limits.kv_blocks = kBlocks;
-  batcher = owned(actors.spawn(batcher_actor, BatcherOptions{.limits = limits,
-                                                             .incarnation = Incarnation{200},
-                                                             .link = link,
-                                                             .listener = gateway}));
+  batcher = owned(actors.spawn(
+      batcher_actor,
+      BatcherOptions{
+          .limits = limits, .incarnation = Incarnation{200}, .link = link, .listener = gateway}));
   SchedulerOptions scheduling;
   scheduling.cluster_id = "test";
   scheduling.self = "node-1";
@@ -214,10 +216,12 @@ bool World::run_until_pieces(const RecordingSink& sink, size_t count, Duration l
 
 std::optional<Error> World::inject(FaultKind kind, uint32_t stage) {
   auto answer = std::make_shared<std::optional<Result<void>>>();
-  caf::anon_send(gateway, InjectOrder{FaultCall{"", stage, kind},
-                                      [answer](Result<void> result) { *answer = std::move(result); }});
+  caf::anon_send(gateway, InjectOrder{FaultCall{"", stage, kind}, [answer](Result<void> result) {
+                                        *answer = std::move(result);
+                                      }});
   run_until([&] { return answer->has_value(); }, 10s);
-  if (!answer->has_value()) return Error{ErrorCode::kDeadlineExceeded, "no answer to a fault order"};
+  if (!answer->has_value())
+    return Error{ErrorCode::kDeadlineExceeded, "no answer to a fault order"};
   return (*answer)->ok() ? std::nullopt : std::optional((*answer)->error());
 }
 
@@ -232,9 +236,9 @@ ClusterStatus World::status() {
 
 const std::string& tiny_model_path() {
   struct File {
-    std::string path =
-        (std::filesystem::temp_directory_path() / ("troupe-tiny-" + std::to_string(::getpid()) + ".gguf"))
-            .string();
+    std::string path = (std::filesystem::temp_directory_path() /
+                        ("troupe-tiny-" + std::to_string(::getpid()) + ".gguf"))
+                           .string();
     File() {
       const auto written = write_tiny_model({.layers = 6, .context = 256}, path);
       TROUPE_CHECK(written.ok(), "the temporary folder takes a tiny model");

@@ -1,5 +1,6 @@
-// A head with its stages as actors of one system, in one thread and virtual time: CAF's testing scheduler, the loopback
-// transport pumped by hand, arithmetic inline, a ledger in memory. Everything else is what a daemon runs.
+// A head with its stages as actors of one system, in one thread and virtual time: CAF's testing
+// scheduler, the loopback transport pumped by hand, arithmetic inline, a ledger in memory.
+// Everything else is what a daemon runs.
 #pragma once
 
 #include <caf/actor_system.hpp>

@@ -1,5 +1,5 @@
-// What a user meets: mistakes on the command line, hostile neighbours, vanishing clients, an orderly end. Real processes,
-// the tiny model.
+// What a user meets: mistakes on the command line, hostile neighbours, vanishing clients, an
+// orderly end. Real processes, the tiny model.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -107,7 +107,8 @@ BOOST_FIXTURE_TEST_CASE(a_wrong_start_says_what_is_wrong_and_ends, Folder) {
   for (const auto& [text, word, code] : cases) {
     const Finished finished = trouped({"--config", write("bad.yaml", text)});
     BOOST_TEST(finished.code == code, finished.output);
-    BOOST_TEST(finished.output.find(word) != std::string::npos, word + " is not in: " + finished.output);
+    BOOST_TEST(finished.output.find(word) != std::string::npos,
+               word + " is not in: " + finished.output);
   }
   BOOST_TEST(trouped({}).code == 2);
   BOOST_TEST(trouped({"--config", "/no/such/file"}).code == 2);
@@ -166,7 +167,8 @@ BOOST_FIXTURE_TEST_CASE(strangers_on_every_port_disturb_nobody, Folder) {
 }
 
 BOOST_FIXTURE_TEST_CASE(absurd_requests_are_refused_in_words, Folder) {
-  auto cluster = Cluster::start({.model = model, .nodes = 1, .stages = 2, .up_arguments = {"--context", "256"}});
+  auto cluster = Cluster::start(
+      {.model = model, .nodes = 1, .stages = 2, .up_arguments = {"--context", "256"}});
   BOOST_REQUIRE_MESSAGE(cluster.ok(), (cluster.ok() ? "" : cluster.error().message));
   const auto& troupe = *cluster.value();
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
@@ -212,17 +214,19 @@ BOOST_FIXTURE_TEST_CASE(a_client_that_vanishes_frees_what_it_held, Folder) {
 }
 
 BOOST_FIXTURE_TEST_CASE(sigterm_with_streams_running_ends_in_time_and_leaves_nothing, Folder) {
-  auto cluster = Cluster::start({.model = model, .nodes = 2, .stages = 2, .up_arguments = {"--context", "256"}});
+  auto cluster = Cluster::start(
+      {.model = model, .nodes = 2, .stages = 2, .up_arguments = {"--context", "256"}});
   BOOST_REQUIRE(cluster.ok());
   auto client = Client::connect({cluster.value()->rpc()}, {.resume_max = 1s});
   BOOST_REQUIRE(client.ok());
   std::atomic<int> pieces{0};
   std::thread asking([&] {
     for (int i = 0; i < 50 && pieces >= 0; ++i)
-      (void)client.value()->generate(request(fmt::format("long-{}", i), 200), [&](const GeneratedPiece&) {
-        ++pieces;
-        return true;
-      });
+      (void)client.value()->generate(request(fmt::format("long-{}", i), 200),
+                                     [&](const GeneratedPiece&) {
+                                       ++pieces;
+                                       return true;
+                                     });
   });
   while (pieces < 5) ::usleep(1000);
   const Instant start = steady_now();

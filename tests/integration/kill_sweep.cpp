@@ -1,8 +1,9 @@
-// The promise, tried: a cluster of three daemons and three stages answers; at a chosen token one of its processes is
-// killed (kill -9) or a stage actor is made to throw; the answer must be the undisturbed one, to the last bit of every
-// logit. One run for every target and position.
+// The promise, tried: a cluster of three daemons and three stages answers; at a chosen token one of
+// its processes is killed (kill -9) or a stage actor is made to throw; the answer must be the
+// undisturbed one, to the last bit of every logit. One run for every target and position.
 //
-//   kill_sweep --model FILE [--positions 10] [--tokens 40] [--targets daemon,stage,throw] [--json FILE] [--verbose]
+//   kill_sweep --model FILE [--positions 10] [--tokens 40] [--targets daemon,stage,throw] [--json
+//   FILE] [--verbose]
 //
 // Exit code: 0 all equal and nothing left behind, 1 otherwise, 77 if there is no model.
 #include <fmt/format.h>
@@ -49,8 +50,8 @@ struct Answer {
 struct Run {
   Target target;
   uint32_t position = 0;
-  std::string failure;   // empty: equal
-  double pause_ms = 0;   // the longest silence between two tokens
+  std::string failure;  // empty: equal
+  double pause_ms = 0;  // the longest silence between two tokens
   uint32_t resumptions = 0;
 };
 
@@ -88,7 +89,8 @@ Result<Answer> ask(Client& client, const GenerateRequest& request,
 Result<int> process_of(const ClusterStatus& status, const Target& target) {
   if (target.kind == "daemon") {
     for (const NodeStatus& node : status.nodes)
-      if (node.id == fmt::format("node-{}", target.index + 1)) return static_cast<int>(node.process);
+      if (node.id == fmt::format("node-{}", target.index + 1))
+        return static_cast<int>(node.process);
   } else {
     for (const StageStatus& stage : status.deployments.front().stages)
       if (stage.index == target.index) return static_cast<int>(stage.process);
@@ -145,8 +147,8 @@ class Sweep {
   Result<void> attempt(const Target& target, uint32_t position, Run& run) {
     Result<ClusterStatus> status = Error{ErrorCode::kUnavailable, "no cluster"};
     if (client_) status = cluster_->wait_until_whole(*client_, 3, 30s);
-    // After some losses stages sit together: begin again, so that every target means what its name says. Keepers and
-    // supervisors also give up after many deaths in a short time, as they should.
+    // After some losses stages sit together: begin again, so that every target means what its name
+    // says. Keepers and supervisors also give up after many deaths in a short time, as they should.
     if (!status.ok() || !spread_over_all(status.value(), 3) || runs_of_cluster_ >= 3) {
       TROUPE_TRY_VOID(fresh());
       status = cluster_->wait_until_whole(*client_, 3, 30s);
@@ -156,15 +158,20 @@ class Sweep {
     TROUPE_TRY(const int process, process_of(status.value(), target));
     const std::string id = fmt::format("run-{}", to_hex(random_u64()));
     std::optional<Error> fault;
-    TROUPE_TRY(const Answer answer, ask(*client_, request_of(options_, id), [&](uint64_t index) {
-                 if (index != position) return;
-                 if (target.kind != "throw") {
-                   ::kill(process, SIGKILL);
-                   return;
-                 }
-                 const auto injected = operator_->inject_fault({"", target.index, FaultKind::kThrow});
-                 if (!injected.ok()) fault = injected.error();
-               }, &run));
+    TROUPE_TRY(
+        const Answer answer,
+        ask(
+            *client_, request_of(options_, id),
+            [&](uint64_t index) {
+              if (index != position) return;
+              if (target.kind != "throw") {
+                ::kill(process, SIGKILL);
+                return;
+              }
+              const auto injected = operator_->inject_fault({"", target.index, FaultKind::kThrow});
+              if (!injected.ok()) fault = injected.error();
+            },
+            &run));
     if (fault) return *fault;
     if (answer.tokens != reference_.tokens) return Error{ErrorCode::kDivergence, "other tokens"};
     if (answer.digests != reference_.digests)
@@ -224,8 +231,8 @@ int sweep(const Options& options) {
       runs.push_back(sweep.one(target, position));
       const Run& run = runs.back();
       if (!run.failure.empty()) ++different;
-      std::printf("%-16s token %3u  %s  longest pause %7.1f ms%s\n", run.target.name().c_str(), position,
-                  run.failure.empty() ? "equal" : "DIFFERENT", run.pause_ms,
+      std::printf("%-16s token %3u  %s  longest pause %7.1f ms%s\n", run.target.name().c_str(),
+                  position, run.failure.empty() ? "equal" : "DIFFERENT", run.pause_ms,
                   run.failure.empty() ? "" : ("  " + run.failure).c_str());
       std::fflush(stdout);
     }
@@ -233,8 +240,9 @@ int sweep(const Options& options) {
   const auto ended = sweep.finish();
   if (!ended.ok()) std::fprintf(stderr, "kill_sweep: %s\n", to_string(ended.error()).c_str());
   const auto json = report(options, runs, different);
-  std::printf("%zu runs, %zu different, longest pause p50 %.1f ms, max %.1f ms\n", runs.size(), different,
-              json["pause_ms"]["p50"].get<double>(), json["pause_ms"]["max"].get<double>());
+  std::printf("%zu runs, %zu different, longest pause p50 %.1f ms, max %.1f ms\n", runs.size(),
+              different, json["pause_ms"]["p50"].get<double>(),
+              json["pause_ms"]["max"].get<double>());
   if (!options.json.empty()) std::ofstream(options.json) << json.dump(2) << '\n';
   return different == 0 && ended.ok() ? 0 : 1;
 }
@@ -255,6 +263,7 @@ int main(int argc, char** argv) {
   if (options.model.empty())
     if (const char* model = std::getenv("TROUPE_SMOLLM2")) options.model = model;
   if (options.model.empty())
-    troupe::test::skip_all("no model: give --model, or set TROUPE_SMOLLM2 (troupe pull smollm2-135m)");
+    troupe::test::skip_all(
+        "no model: give --model, or set TROUPE_SMOLLM2 (troupe pull smollm2-135m)");
   return troupe::test::sweep(options);
 }

@@ -44,8 +44,8 @@ bool port_is_free(uint16_t port) {
   return free;
 }
 
-// Two neighbouring free ports below the kernel's ephemeral range, from a random place, so that test runs side by side
-// rarely meet.
+// Two neighbouring free ports below the kernel's ephemeral range, from a random place, so that test
+// runs side by side rarely meet.
 uint16_t free_port_pair() {
   for (int attempt = 0; attempt < 1000; ++attempt) {
     const auto port = static_cast<uint16_t>(20000 + random_u64() % 10000);
@@ -77,8 +77,7 @@ Result<Finished> run_program(const std::vector<std::string>& arguments,
   for (char** entry = environ; *entry != nullptr; ++entry) env.push_back(*entry);
   env.push_back(nullptr);
   pid_t process = 0;
-  const int status =
-      ::posix_spawn(&process, argv[0], &actions, nullptr, argv.data(), env.data());
+  const int status = ::posix_spawn(&process, argv[0], &actions, nullptr, argv.data(), env.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   Finished finished;
@@ -87,7 +86,8 @@ Result<Finished> run_program(const std::vector<std::string>& arguments,
     return Error{ErrorCode::kIo, fmt::format("{}: {}", arguments[0], std::strerror(status))};
   }
   char buffer[4096];
-  // A daemon that was started in the background may hold the pipe: stop reading when the program itself has ended.
+  // A daemon that was started in the background may hold the pipe: stop reading when the program
+  // itself has ended.
   int wait_status = 0;
   bool ended = false;
   for (;;) {
@@ -117,14 +117,19 @@ Result<std::unique_ptr<Cluster>> Cluster::start(const ClusterOptions& options) {
   std::unique_ptr<Cluster> cluster(new Cluster(options, home));
   const uint16_t port = free_port_pair();
   cluster->rpc_ = fmt::format("127.0.0.1:{}", port + 1);
-  std::vector<std::string> arguments{"up",       "--nodes", std::to_string(options.nodes),
-                                     "--stages", std::to_string(options.stages),
-                                     "--port",   std::to_string(port)};
+  std::vector<std::string> arguments{"up",
+                                     "--nodes",
+                                     std::to_string(options.nodes),
+                                     "--stages",
+                                     std::to_string(options.stages),
+                                     "--port",
+                                     std::to_string(port)};
   arguments.insert(arguments.end(), options.up_arguments.begin(), options.up_arguments.end());
   arguments.push_back(options.model);
   TROUPE_TRY(const Finished up, cluster->troupe(arguments));
   if (up.code != 0)
-    return Error{ErrorCode::kUnavailable, fmt::format("troupe up: code {}\n{}", up.code, up.output)};
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("troupe up: code {}\n{}", up.code, up.output)};
   cluster->up_ = true;
   return cluster;
 }
@@ -141,7 +146,9 @@ Result<Finished> Cluster::troupe(const std::vector<std::string>& arguments) cons
   return run_program(line, {"TROUPE_HOME=" + home_});
 }
 
-Result<std::unique_ptr<Client>> Cluster::client() const { return Client::connect({rpc_}); }
+Result<std::unique_ptr<Client>> Cluster::client() const {
+  return Client::connect({rpc_});
+}
 
 Result<void> Cluster::down() {
   up_ = false;
@@ -166,7 +173,8 @@ Result<ClusterStatus> Cluster::wait_until_whole(Client& client, uint32_t nodes,
       for (const NodeStatus& node : status.value().nodes) alive += node.state == NodeState::kAlive;
       const DeploymentStatus& deployment = status.value().deployments.front();
       if (alive == nodes && deployment.state == DeploymentState::kServing) return status;
-      last = fmt::format("{} nodes alive, {} {}", alive, to_string(deployment.state), deployment.detail);
+      last = fmt::format("{} nodes alive, {} {}", alive, to_string(deployment.state),
+                         deployment.detail);
     } else {
       last = to_string(status.error());
     }

@@ -1,5 +1,6 @@
-// A real cluster for tests: daemons on this machine, started with `troupe up` and ended with `troupe down`, in a home of
-// its own. It kills only processes it was told of by the cluster itself, and shows what outlived its end.
+// A real cluster for tests: daemons on this machine, started with `troupe up` and ended with
+// `troupe down`, in a home of its own. It kills only processes it was told of by the cluster
+// itself, and shows what outlived its end.
 #pragma once
 
 #include <cstdint>

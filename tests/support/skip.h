@@ -1,5 +1,5 @@
-// What cannot run here is skipped loudly, never passed: CTest reads exit code 77 as "skipped". For a whole
-// executable whose tests all need something this machine lacks.
+// What cannot run here is skipped loudly, never passed: CTest reads exit code 77 as "skipped". For
+// a whole executable whose tests all need something this machine lacks.
 #pragma once
 
 #include <cstdio>

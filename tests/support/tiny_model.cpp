@@ -27,7 +27,7 @@ constexpr std::array kMerges = {
     "a l",  "in g", "Ġ b",  "e d",  "Ġ f",   "Ġ p",   "Ġo f",   "Ġa nd", "Ġt o",   "l l",
     "Ġ m",  "a r",  "Ġ i",  "Ġi n", "o m",   "Ġ h",   "i c",    "a s",   "Ġ d",    "l e",
     "Ġ l",  "e t",  "ou r", "Ġ y",  "Ġy ou", "o t",   "l o",    "he r",  "Ġb e",   "a n",
-    "Ġ he", "Ġ n",  "Ġ e",  "v e",  "e l",   "he ll",  "hell o", "Ġw or", "Ġwor l",
+    "Ġ he", "Ġ n",  "Ġ e",  "v e",  "e l",   "he ll", "hell o", "Ġw or", "Ġwor l",
 };
 
 // A code point below 0x800, which is all the byte alphabet has.

@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_sender_stops_at_the_window_until_frames_are_re
 BOOST_AUTO_TEST_CASE_TEMPLATE(credit_comes_back_for_as_long_as_frames_are_released, Network,
                               Networks) {
   Pair<Network> pair;
-  pair.events_b.keep_frames = false;
+  pair.events_b.only_count_frames();
   constexpr uint64_t kFrames = 20 * kWindow;
   for (uint64_t i = 1; i <= kFrames; ++i)
     BOOST_REQUIRE((pair.send(i, 64) == SendOutcome::kAccepted));
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(closing_one_connection_leaves_the_others, Network,
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(connections_come_and_go_without_end, Network, Networks) {
   Pair<Network> pair;
-  pair.events_b.keep_frames = false;
+  pair.events_b.only_count_frames();
   for (uint64_t i = 1; i <= 50; ++i) {
     const ConnectionId connection = pair.a->connect(pair.b->address()).value();
     BOOST_REQUIRE((test::send_all(*pair.a, pair.events_a, connection, test::activations(i, 3000)) ==

@@ -48,7 +48,7 @@ BOOST_AUTO_TEST_SUITE(ucx_failure)
 
 BOOST_AUTO_TEST_CASE(a_peer_killed_in_mid_stream_is_reported_and_others_go_on) {
   RecordedEvents events;
-  events.keep_frames = false;
+  events.only_count_frames();
   const auto survivor = test::ucx_transport(events);
   Witness witness;
   const ConnectionId to_witness = survivor->connect(witness.transport->address()).value();
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(a_peer_killed_in_mid_stream_is_reported_and_others_go_on) {
 // Connecting is when UCX itself is most easily upset by a death (see Endpoint::send()).
 BOOST_AUTO_TEST_CASE(a_peer_killed_while_it_connects_is_lost_like_any_other) {
   RecordedEvents events;
-  events.keep_frames = false;
+  events.only_count_frames();
   const auto survivor = test::ucx_transport(events);
   Witness witness;
   const ConnectionId to_witness = survivor->connect(witness.transport->address()).value();
