@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From a bare Debian 12 or Ubuntu 24.04 to a cluster that survives: installs packages, builds, fetches the demo model, starts
-# three daemons on this machine, streams an answer, kills the middle daemon with kill -9 in mid-answer, and shows that the
-# answer went on, byte for byte as if nothing had happened. Runs as root or with sudo, asks nothing, can be repeated.
+# From a bare Debian 12 or Ubuntu 24.04 to a cluster that survives: installs packages, builds,
+# fetches the demo model, starts three daemons on this machine, streams an answer, kills the middle
+# daemon with kill -9 in mid-answer, and shows that the answer went on, byte for byte as if nothing
+# had happened. Runs as root or with sudo, asks nothing, can be repeated.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,7 +10,8 @@ usage() {
   cat <<'TEXT'
 tools/quickstart.sh [--keep]
 
-  --keep   leave the cluster running at the end (stop it with: build/release/bin/troupe down --name quickstart)
+  --keep   leave the cluster running at the end; stop it with
+           build/release/bin/troupe down --name quickstart
 
 TROUPE_JOBS sets how many compilers run at once.
 TEXT
@@ -73,8 +75,9 @@ say "an answer, undisturbed"
 troupe generate --name "$name" --max-tokens "$tokens" "$prompt" | tee "$work/undisturbed"
 
 say "the same question again; node-2 dies in the middle of it"
-victim="$(troupe status --name "$name" --json |
-  python3 -c 'import json, sys; print(next(n["process"] for n in json.load(sys.stdin)["nodes"] if n["id"] == "node-2"))')"
+find_node_2='import json, sys
+print(next(n["process"] for n in json.load(sys.stdin)["nodes"] if n["id"] == "node-2"))'
+victim="$(troupe status --name "$name" --json | python3 -c "$find_node_2")"
 half=$(($(wc -c <"$work/undisturbed") / 3))
 troupe generate --name "$name" --max-tokens "$tokens" "$prompt" >"$work/disturbed" &
 answer=$!
@@ -83,7 +86,8 @@ seen="$(wc -c <"$work/disturbed")"
 kill -9 "$victim"
 echo "kill -9 $victim (the daemon of node-2), after $seen bytes of the answer"
 wait "$answer"
-printf '%s%s[kill -9 here]%s%s\n' "$(head -c "$seen" "$work/disturbed")" "$bold" "$plain" "$(tail -c +$((seen + 1)) "$work/disturbed")"
+printf '%s%s[kill -9 here]%s%s\n' "$(head -c "$seen" "$work/disturbed")" "$bold" "$plain" \
+  "$(tail -c +$((seen + 1)) "$work/disturbed")"
 
 say "what moved"
 troupe status --name "$name"

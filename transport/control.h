@@ -94,8 +94,9 @@ struct StageFigures {
 struct InjectFault {
   std::string deployment;
   uint32_t stage = 0;
-  std::string fault;  // "throw": the stage actor throws at its next micro-batch; "abort": the
-                      // process aborts
+  // "throw": the stage actor throws at its next micro-batch; "kill": its process is killed;
+  // "hang": its compute thread takes work and never finishes it.
+  std::string fault;
 };
 // head -> worker: you were declared dead (or the head restarted): drop all stages, come back as a
 // new incarnation.

@@ -5,7 +5,8 @@
 //   is lost.
 // - Ownership: send() takes the frame; its payload is only read, until the transport dropped its
 //   reference.
-// - Delivery: accepted is not delivered. What must arrive is answered by the receiver's own message.
+// - Delivery: accepted is not delivered. What must arrive is answered by the receiver's own
+//   message.
 // - Liveness: a frozen or cut-off peer is NOT reported here (UCX over tcp never notices): beats on
 //   the peer link do.
 #pragma once
@@ -33,8 +34,8 @@ enum class SendOutcome : uint8_t {
 inline constexpr uint32_t kWindow = 256;
 
 // Called on the transport's own thread: must not block, throw, destroy the transport, or call back
-// into close() of the same transport synchronously with locks held. In practice each posts a message
-// to an actor. A frame that is not wanted is dropped outside any lock its lease could need.
+// into close() of the same transport synchronously with locks held. In practice each posts a
+// message to an actor. A frame that is not wanted is dropped outside any lock its lease could need.
 class TransportEvents {
  public:
   virtual ~TransportEvents() = default;

@@ -88,20 +88,9 @@ void Stagehand::advance(Duration duration) {
   clock.current_time = std::max(clock.current_time, caf::actor_clock::time_point{end});
 }
 
-World::World(const WorldOptions& options) : Stagehand(options.seed) {
-  caf::actor_system& actors = system();
-  hub_ = std::make_unique<LoopbackHub>(LoopbackPump::kByHand);
-  transport_ = hub_->attach(port_);
-  const auto link = owned(actors.spawn(link_actor, LinkOptions{.transport = transport_}));
-  port_.attach(link);
-  const auto health = owned(actors.spawn(health_monitor, HealthOptions{}));
-  const auto registry = owned(actors.spawn(model_registry));
-  const Incarnation life{100};
-  PeerActorOptions peer_options;
-  peer_options.wire = std::make_shared<NoWire>();
-  peer_options.self = "node-1";
-  peer_options.incarnation = life;
-  const auto peer = owned(actors.spawn(peer_actor, peer_options));
+Supervisor World::start_supervisor(const WorldOptions& options, const PeerActor& peer,
+                                   const HealthMonitor& health, const LinkActor& link,
+                                   const ModelRegistry& registry) {
   auto next_life = std::make_shared<uint64_t>(1000);
   SupervisorOptions supervision;
   supervision.self = "node-1";
@@ -119,7 +108,11 @@ World::World(const WorldOptions& options) : Stagehand(options.seed) {
                                                     .compute = inline_compute(),
                                                     .programs = transformer_programs()});
   };
-  supervisor_actor_ = owned(actors.spawn(supervisor, supervision));
+  return owned(system().spawn(supervisor, supervision));
+}
+
+NodeActor World::start_node(const PeerActor& peer, const HealthMonitor& health,
+                            const LinkActor& link) {
   NodeOptions node_options;
   node_options.self = "node-1";
   node_options.peer = peer;
@@ -132,7 +125,25 @@ World::World(const WorldOptions& options) : Stagehand(options.seed) {
     inventory.cores = 1;
     return inventory;
   };
-  const auto node = owned(actors.spawn(node_actor, node_options));
+  return owned(system().spawn(node_actor, node_options));
+}
+
+World::World(const WorldOptions& options) : Stagehand(options.seed) {
+  caf::actor_system& actors = system();
+  hub_ = std::make_unique<LoopbackHub>(LoopbackPump::kByHand);
+  transport_ = hub_->attach(port_);
+  const auto link = owned(actors.spawn(link_actor, LinkOptions{.transport = transport_}));
+  port_.attach(link);
+  const auto health = owned(actors.spawn(health_monitor, HealthOptions{}));
+  const auto registry = owned(actors.spawn(model_registry));
+  const Incarnation life{100};
+  PeerActorOptions peer_options;
+  peer_options.wire = std::make_shared<NoWire>();
+  peer_options.self = "node-1";
+  peer_options.incarnation = life;
+  const auto peer = owned(actors.spawn(peer_actor, peer_options));
+  supervisor_actor_ = start_supervisor(options, peer, health, link, registry);
+  const auto node = start_node(peer, health, link);
 
   auto store = LedgerStore::open(":memory:");
   const auto ledger = owned(actors.spawn(

@@ -100,6 +100,10 @@ class World final : public Stagehand {
   bool pump() override { return hub_->pump() > 0; }
 
  private:
+  Supervisor start_supervisor(const WorldOptions& options, const PeerActor& peer,
+                              const HealthMonitor& health, const LinkActor& link,
+                              const ModelRegistry& registry);
+  NodeActor start_node(const PeerActor& peer, const HealthMonitor& health, const LinkActor& link);
   template <class Done>
   bool run_until(Done done, Duration limit);
 

@@ -125,6 +125,10 @@ void bench_attention(Operators& operators, const Settings& settings, bool& first
     }
 }
 
+struct LayerWeights {
+  std::unique_ptr<Weights> q, k, v, o, gate, up, down;
+};
+
 // What one token, or one chunk of prefill, costs in operators alone: a model without the model.
 void bench_layers(Operators& operators, const Settings& settings, bool& first) {
   constexpr size_t kLayers = 30, kHidden = 576, kKv = 192, kFfn = 1536, kVocabulary = 49152;
@@ -134,10 +138,7 @@ void bench_layers(Operators& operators, const Settings& settings, bool& first) {
     const auto bytes = inputs.weight(type, outputs, k, Kind::kTame);
     return std::move(operators.pack({type, outputs, k, {bytes}})).value();
   };
-  struct Layer {
-    std::unique_ptr<Weights> q, k, v, o, gate, up, down;
-  };
-  std::vector<Layer> layers;
+  std::vector<LayerWeights> layers;
   for (size_t i = 0; i < kLayers; ++i)
     layers.push_back(
         {weight(DataType::kQ4_1, kHidden, kHidden), weight(DataType::kQ4_1, kKv, kHidden),
@@ -164,7 +165,7 @@ void bench_layers(Operators& operators, const Settings& settings, bool& first) {
     };
     const double seconds = seconds_a_call(settings.seconds * (rows > 8 ? 5 : 2), [&] {
       for (size_t i = 0; i < kLayers; ++i) {
-        const Layer& layer = layers[i];
+        const LayerWeights& layer = layers[i];
         const size_t at = i * kPages * kKv * kKvBlockTokens;
         const KvLayer kv{keys.data() + at, values.data() + at, kPages, 3, kHeadDim};
         operators.rms_norm(of(h), of(x), norm, 1e-5F);
