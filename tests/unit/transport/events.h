@@ -46,6 +46,15 @@ class RecordedEvents final : public TransportEvents {
     const std::lock_guard lock(mutex);
     keep_frames = false;
   }
+  // For while a transport is alive; the fields themselves are for after it, or within wait_for().
+  size_t losses() {
+    const std::lock_guard lock(mutex);
+    return lost.size();
+  }
+  size_t frames_kept() {
+    const std::lock_guard lock(mutex);
+    return frames.size();
+  }
   // Drops frames without holding the lock: their leases call into a transport.
   void release_frames() {
     std::vector<Frame> dropped;
