@@ -49,6 +49,7 @@ std::string NodeRuntime::rpc_address() const {
 
 void NodeRuntime::Parts::stop() {
   if (std::exchange(stopped, true)) return;
+  wire->set(nullptr);  // if the start failed before there were links: nobody must wait for them
   // Clients first: running streams get their time, the rest is cut and told so.
   if (rpc) rpc->stop(config().limits.drain_deadline);
   if (gateway) caf::anon_send(gateway, Shutdown{});
@@ -61,11 +62,10 @@ void NodeRuntime::Parts::stop() {
         .receive([](const LeftCluster&) {},
                  [](const caf::error&) { log_warning("runtime", "stages did not end in time"); });
   }
-  // Then what brings events in, so that no message is sent to an actor that is gone.
+  // Then the actors, which may still use what is below them; then the threads that bring events in,
+  // whose messages to ended actors are dropped; then the handles, and the system.
   rpc = nullptr;
   gateway_port = nullptr;
-  links = nullptr;
-  launcher = nullptr;
   for (auto one = spawned.rbegin(); one != spawned.rend(); ++one)
     caf::anon_send_exit(one->second, caf::exit_reason::user_shutdown);
   spawned.clear();
@@ -80,6 +80,8 @@ void NodeRuntime::Parts::stop() {
   batcher = nullptr;
   scheduler = nullptr;
   actors->await_all_actors_done();
+  launcher = nullptr;
+  links = nullptr;
   transport = nullptr;  // its thread ends here; the link actor's share went with its state
   link_port.detach();
   peer_port.detach();

@@ -4,8 +4,11 @@
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 
+#include <unistd.h>
+
 #include <future>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "actors/gateway.h"
@@ -24,8 +27,11 @@ namespace troupe {
 // The peer links, which start after the actors that talk to them.
 class LateWire final : public PeerWire {
  public:
-  // Null: there are none, and there never will be.
-  void set(PeerLinks* links) { ready_.set_value(links); }
+  // Null: there are none, and there never will be. Called by one thread; only the first call
+  // counts.
+  void set(PeerLinks* links) {
+    if (!std::exchange(set_, true)) ready_.set_value(links);
+  }
   Result<void> send(LinkId link, ControlMessage message) override {
     PeerLinks* links = links_.get();
     if (links == nullptr) return Error{ErrorCode::kUnavailable, "this process has no peers"};
@@ -34,8 +40,16 @@ class LateWire final : public PeerWire {
   void close(LinkId link, std::string why) override {
     if (PeerLinks* links = links_.get()) links->close(link, std::move(why));
   }
+  // For stage processes, which may be started before the links are.
+  Result<void> adopt(LinkSockets sockets) {
+    if (PeerLinks* links = links_.get()) return links->adopt(sockets);
+    ::close(sockets.messages);
+    ::close(sockets.beats);
+    return Error{ErrorCode::kUnavailable, "this process has no peer links"};
+  }
 
  private:
+  bool set_ = false;
   std::promise<PeerLinks*> ready_;
   std::shared_future<PeerLinks*> links_ = ready_.get_future().share();
 };

@@ -142,7 +142,7 @@ void NodeRuntime::Parts::start_node_actors() {
   if (!is_stage() && options.listens && config().deployment.isolation == Isolation::kProcess) {
     launcher = std::make_shared<ProcessLauncher>(
         LauncherOptions{options.program, options.stage_arguments,
-                        [this](LinkSockets sockets) { return links->adopt(sockets); }});
+                        [wire = wire](LinkSockets sockets) { return wire->adopt(sockets); }});
     supervision.launcher = launcher;
   }
   supervisor = actors->spawn(troupe::supervisor, supervision);

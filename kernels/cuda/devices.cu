@@ -30,8 +30,7 @@ Result<std::vector<CudaDevice>> cuda_devices() {
     size_t free_bytes = 0, total_bytes = 0;
     if (const cudaError_t status = cudaSetDevice(index); status != cudaSuccess)
       return failure("opening a CUDA device", status);
-    if (const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes);
-        status != cudaSuccess)
+    if (const cudaError_t status = cudaMemGetInfo(&free_bytes, &total_bytes); status != cudaSuccess)
       return failure("asking a CUDA device for its memory", status);
     device.memory_bytes = total_bytes;
     device.memory_free_bytes = free_bytes;
