@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/time_slice.h"
 
 namespace troupe {
 
@@ -130,6 +131,7 @@ class ThreadedCompute final : public StageCompute {
   void loop() {
     // On Linux the nice value belongs to the thread; failure only costs responsiveness.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kComputeNice);
+    (void)set_time_slice(kComputeSlice);
     for (;;) {
       Job job;
       {

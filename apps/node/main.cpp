@@ -18,6 +18,7 @@
 #include "apps/node/process_launcher.h"
 #include "apps/node/runtime.h"
 #include "base/log.h"
+#include "base/time_slice.h"
 #include "base/version.h"
 
 namespace troupe {
@@ -141,6 +142,7 @@ int exit_code(EndReason reason) {
 
 int run_node(const CommandLine& line, const NodeConfig& config, const std::string& program) {
   const int signals = block_signals();
+  (void)set_time_slice(kMessageSlice);  // threads inherit it; compute threads take their own
   const bool is_stage = !line.stage_process.empty();
   const auto logging = start_logging({.level = config.log.level,
                                       .file = config.log.file,
