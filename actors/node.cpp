@@ -8,6 +8,7 @@
 namespace troupe {
 
 void NodeActorState::joined(const PeerJoined& event) {
+  has_upstream = true;
   log_info("node", "upstream is {} ({})", event.node, to_string(event.incarnation));
   if (options.reports_inventory) self->send(options.peer, TellUpstream{options.inventory()});
 }
@@ -89,6 +90,8 @@ NodeActor::behavior_type node_actor(NodeActor::stateful_pointer<NodeActorState> 
   state.self = self;
   state.options = std::move(options);
   self->set_exception_handler(keep_text);
+  if (state.options.upstream_max > Duration{0})
+    self->delayed_send(self, state.options.upstream_max, Tick{});
   return {
       [&state](const PeerJoined& event) { state.joined(event); },
       [&state](const PeerLeft& event) {
@@ -105,6 +108,11 @@ NodeActor::behavior_type node_actor(NodeActor::stateful_pointer<NodeActorState> 
         return promise;
       },
       [&state](const Tick&) {
+        if (!state.leaving.owed()) {
+          if (!state.has_upstream && state.options.upstream_lost)
+            state.options.upstream_lost("it never said hello");
+          return;
+        }
         // An orderly leave waits until the head took the stages elsewhere, but not for ever.
         if (state.stages == 0 || state.self->clock().now() >= state.leave_deadline)
           state.end_stages();

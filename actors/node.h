@@ -23,12 +23,14 @@ struct NodeOptions {
   std::function<void(std::string why)> evicted;
   // The upstream is gone. A stage process ends; a worker keeps its stages, the head may come back.
   std::function<void(std::string why)> upstream_lost;
+  Duration upstream_max{0};  // without an upstream for so long after the start it is lost; 0: never
 };
 
 struct NodeActorState {
   static inline const char* name = "node";
   NodeActor::stateful_pointer<NodeActorState> self = nullptr;
   NodeOptions options;
+  bool has_upstream = false;
   uint32_t stages = 0;  // hosted for the head, roughly: for an orderly leave
   OwedPromise<LeftCluster> leaving;
   Instant leave_deadline;

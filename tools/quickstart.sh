@@ -30,7 +30,7 @@ say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 troupe() { build/release/bin/troupe "$@"; }
 name=quickstart
 prompt="Tell me a story about a lighthouse keeper and a storm."
-tokens=600
+sampling=(--max-tokens 500 --temperature 0.8 --top-p 0.95 --seed 1)
 
 work="$(mktemp -d)"
 finish() {
@@ -72,14 +72,14 @@ done
 troupe status --name "$name"
 
 say "an answer, undisturbed"
-troupe generate --name "$name" --max-tokens "$tokens" "$prompt" | tee "$work/undisturbed"
+troupe generate --name "$name" "${sampling[@]}" "$prompt" | tee "$work/undisturbed"
 
 say "the same question again; node-2 dies in the middle of it"
 find_node_2='import json, sys
 print(next(n["process"] for n in json.load(sys.stdin)["nodes"] if n["id"] == "node-2"))'
 victim="$(troupe status --name "$name" --json | python3 -c "$find_node_2")"
 half=$(($(wc -c <"$work/undisturbed") / 3))
-troupe generate --name "$name" --max-tokens "$tokens" "$prompt" >"$work/disturbed" &
+troupe generate --name "$name" "${sampling[@]}" "$prompt" >"$work/disturbed" &
 answer=$!
 while kill -0 "$answer" 2>/dev/null && (($(wc -c <"$work/disturbed") < half)); do sleep 0.01; done
 seen="$(wc -c <"$work/disturbed")"

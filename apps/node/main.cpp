@@ -32,6 +32,7 @@ struct CommandLine {
   bool allow_fault_injection = false;
   bool check = false;
   std::string stage_process;  // "node-2/stage-1"
+  int64_t parent = 0;         // of a stage process, or of a kept daemon: who must outlive it
 };
 
 // The first reason to end, told through an event descriptor that the main thread polls with the
@@ -190,6 +191,7 @@ void describe(CLI::App& app, CommandLine& line) {
   app.add_flag("--check", line.check, "Read the configuration, say what is wrong with it, and end");
   app.add_option("--stage-process", line.stage_process, "Internal: run one stage for a daemon")
       ->group("");
+  app.add_option("--parent", line.parent, "Internal: end with this process")->group("");
   app.set_version_flag("--version", std::string("trouped ") + kVersion);
   app.footer(
       "Signals: SIGTERM and SIGINT end in order; running streams get limits.drain_deadline to "
@@ -207,10 +209,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitStopped : kExitUsage;
   }
-  // A stage process must not outlive its daemon, nor a kept daemon its keeper, however they end.
-  const bool kept = ::getenv("TROUPE_KEPT") != nullptr;
-  if (!line.stage_process.empty() || kept) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::unsetenv("TROUPE_KEPT");
+  // A stage process must not outlive its daemon, nor a kept daemon its keeper, however they end:
+  // also if that was before this line.
+  if (line.parent != 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != line.parent) return kExitStopped;
+  }
 
   const auto config = configuration(line);
   if (!config.ok()) return fail(kExitUsage, config.error());
@@ -223,8 +227,9 @@ int run(int argc, char** argv) {
   if (length <= 0) return fail(kExitUnable, Error{ErrorCode::kIo, "/proc/self/exe is unreadable"});
   program[length] = '\0';
   if (line.keep) {
-    ::setenv("TROUPE_KEPT", "1", 1);
-    return keep(program, stage_arguments(line));
+    std::vector<std::string> arguments = stage_arguments(line);
+    arguments.insert(arguments.end(), {"--parent", std::to_string(::getpid())});
+    return keep(program, arguments);
   }
   return run_node(line, config.value(), program);
 }

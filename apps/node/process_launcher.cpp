@@ -87,7 +87,8 @@ void ProcessLauncher::on_ended(std::function<void(uint64_t, std::string)> ended)
 Result<uint64_t> ProcessLauncher::launch(const LaunchOrder& order) {
   TROUPE_TRY(LinkSocketPair pair, make_link_sockets());
   std::vector<std::string> arguments = options_.arguments;
-  arguments.insert(arguments.end(), {"--stage-process", order.child});
+  arguments.insert(arguments.end(),
+                   {"--stage-process", order.child, "--parent", std::to_string(::getpid())});
   const LinkSockets theirs = above_targets(pair.theirs);
   const auto process = spawn(options_.program, arguments, theirs);
   close_all(theirs);

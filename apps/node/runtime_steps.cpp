@@ -163,6 +163,7 @@ void NodeRuntime::Parts::start_node_actors() {
     node_options.upstream_lost = [end = ended](std::string why) {
       end(EndReason::kStopped, "the daemon is gone: " + why);
     };
+  if (is_stage()) node_options.upstream_max = 10s;
   node = actors->spawn(node_actor, node_options);
   remember("node", node);
 }

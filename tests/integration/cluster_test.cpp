@@ -129,6 +129,10 @@ BOOST_FIXTURE_TEST_CASE(a_port_in_use_is_named, Folder) {
     BOOST_TEST(finished.code == 1);
     BOOST_TEST(finished.output.find(port) != std::string::npos, finished.output);
   }
+  // Stage processes that were just being started end with their daemon.
+  const Instant end = steady_now() + 5s;
+  while (!processes_of(path.string()).empty() && steady_now() < end) ::usleep(10'000);
+  BOOST_TEST(processes_of(path.string()).empty());
   ::close(taken);
 }
 

@@ -183,12 +183,12 @@ Result<ClusterStatus> Cluster::wait_until_whole(Client& client, uint32_t nodes,
   return Error{ErrorCode::kDeadlineExceeded, "not whole in time: " + last};
 }
 
-std::vector<int> Cluster::processes() const {
+std::vector<int> processes_of(const std::string& folder) {
   std::vector<int> found;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (read_all(entry.path() / "cmdline").find(home_ + "/") != std::string::npos)
+    if (read_all(entry.path() / "cmdline").find(folder + "/") != std::string::npos)
       found.push_back(std::stoi(name));
   }
   return found;

@@ -31,6 +31,9 @@ Result<Finished> run_program(const std::vector<std::string>& arguments,
 // TROUPE_BIN as CTest sets it, or the folder given by the caller's own path.
 std::string programs_folder();
 
+// Processes whose command line names something in this folder.
+std::vector<int> processes_of(const std::string& folder);
+
 class Cluster {
  public:
   // Errors: kUnavailable with what `troupe up` said.
@@ -48,8 +51,8 @@ class Cluster {
 
   // Polls until it serves with `nodes` live nodes. Errors: kDeadlineExceeded with the last status.
   Result<ClusterStatus> wait_until_whole(Client& client, uint32_t nodes, Duration deadline) const;
-  // Process ids of this cluster's daemons, keepers and stages, from their command lines.
-  std::vector<int> processes() const;
+  // Process ids of this cluster's daemons, keepers and stages.
+  std::vector<int> processes() const { return processes_of(home_); }
   // The logs of all nodes, for a failure's report.
   std::string logs() const;
 
