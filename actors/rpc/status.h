@@ -91,7 +91,7 @@ struct ClusterStatus {
   std::string cluster_id{};
   std::string version{};         // of the answering daemon
   std::string answered_by{};     // node id
-  uint64_t faults_survived = 0;  // stages and nodes lost and replaced since the ledger was created
+  uint64_t faults_survived = 0;  // stages and nodes lost and replaced since the head started
   std::vector<NodeStatus> nodes{};
   std::vector<DeploymentStatus> deployments{};
   std::vector<ClusterEvent> events{};  // the latest ones, oldest first
