@@ -19,15 +19,17 @@ Result<ModelPtr> open_model(const std::string& path, const std::string& content_
       LoadedModel{std::move(file), std::move(config), std::move(found)});
 }
 
-ModelRegistry::behavior_type model_registry(ModelRegistry::stateful_pointer<RegistryState> self) {
+ModelRegistry::behavior_type model_registry(ModelRegistry::stateful_pointer<RegistryState> self,
+                                            RegistryOptions options) {
   RegistryState& state = self->state;
+  state.options = std::move(options);
   self->set_exception_handler(keep_text);
   return {
       [&state](const OpenModel& order) {
         if (ModelPtr shared = state.open[order.path].lock();
             shared && (order.content_id.empty() || order.content_id == shared->content_id))
           return OpenedModel{shared, std::nullopt};
-        auto opened = open_model(order.path, order.content_id);
+        auto opened = state.options.open(order.path, order.content_id);
         if (!opened.ok()) {
           log_error("model_registry", "{}", to_string(opened.error()));
           return OpenedModel{nullptr, opened.error()};

@@ -17,6 +17,11 @@ bool same_work(const StageSpec& a, const StageSpec& b) {
 
 }  // namespace
 
+SupervisorState::~SupervisorState() {
+  for (auto& [key, child] : children)
+    if (child.actor) caf::anon_send_exit(child.actor, caf::exit_reason::user_shutdown);
+}
+
 void SupervisorState::host(const StageSpec& spec, OwedPromise<HostedStage> promise) {
   const Key key{spec.deployment, spec.stage};
   auto found = children.find(key);

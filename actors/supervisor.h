@@ -59,6 +59,9 @@ struct SupervisorState {
     uint32_t restarts = 0;
   };
 
+  SupervisorState() = default;
+  ~SupervisorState();  // ends the stages that are actors here: none outlives its supervisor
+
   Supervisor::stateful_pointer<SupervisorState> self = nullptr;
   SupervisorOptions options;
   std::map<Key, Child> children;

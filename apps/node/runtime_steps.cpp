@@ -114,7 +114,7 @@ void NodeRuntime::Parts::start_node_actors() {
   remember("link", link);
   health = actors->spawn(health_monitor, HealthOptions{});
   remember("health monitor", health);
-  registry = actors->spawn(model_registry);
+  registry = actors->spawn(model_registry, RegistryOptions{});
   remember("model registry", registry);
   peer = actors->spawn(peer_actor, PeerActorOptions{.wire = wire,
                                                     .role = role,

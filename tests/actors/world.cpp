@@ -135,7 +135,7 @@ World::World(const WorldOptions& options) : Stagehand(options.seed) {
   const auto link = owned(actors.spawn(link_actor, LinkOptions{.transport = transport_}));
   port_.attach(link);
   const auto health = owned(actors.spawn(health_monitor, HealthOptions{}));
-  const auto registry = owned(actors.spawn(model_registry));
+  const auto registry = owned(actors.spawn(model_registry, RegistryOptions{}));
   const Incarnation life{100};
   PeerActorOptions peer_options;
   peer_options.wire = std::make_shared<NoWire>();
