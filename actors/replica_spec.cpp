@@ -9,6 +9,11 @@
 namespace troupe {
 namespace {
 
+// A layer costs more time than its products: attention grows with the context and runs at about a
+// quarter of a product's speed (bench_kernels). Counted at a typical context, so that the
+// vocabulary's head, which is products alone, does not look dearer against layers than it is.
+constexpr uint64_t kTypicalContext = 256, kAttentionSlowness = 4;
+
 struct Sizes {
   uint64_t bytes = 0;
   uint64_t elements = 0;  // multiplications a token: stands for time
@@ -48,7 +53,8 @@ Result<ReplicaSpec> replica_spec(const DeploymentOptions& deployment, const Load
   spec.layer_bytes = layer.bytes + kv_bytes;
   spec.embedding_bytes = embedding.bytes;
   spec.head_bytes = head.bytes;
-  spec.layer_cost = layer.elements;
+  spec.layer_cost =
+      layer.elements + uint64_t{2} * config.query_columns() * kTypicalContext * kAttentionSlowness;
   spec.embedding_cost = 0;  // one row is read
   spec.head_cost = head.elements;
   spec.stages = deployment.stages;
