@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "actors/deadlines.h"
 #include "actors/exceptions.h"
 #include "base/log.h"
 
@@ -97,7 +98,7 @@ void GatewayState::admit_and_record(const GenerateCall& call,
   stream.record = record;
   stream.detokenizer = codec->detokenizer();
   listen(stream, call.after, sink);
-  self->request(options.ledger, caf::infinite, CreateRecord{record})
+  self->request(options.ledger, caf::timespan{kAnswerMax}, CreateRecord{record})
       .then([this, id = call.id](const RecordOutcome& outcome) { recorded(id, outcome); },
             [this, id = call.id](const caf::error& error) {
               fail(id, {ErrorCode::kUnavailable, "ledger: " + self->system().render(error)});
@@ -124,7 +125,7 @@ void GatewayState::submit(Stream& stream) {
   request.sampling = record.sampling;
   if (!record.ignore_end) request.stop_tokens = codec->stop_tokens();
   stream.submitted = true;
-  self->request(batcher, caf::infinite, Submit{std::move(request)})
+  self->request(batcher, caf::timespan{kAnswerMax}, Submit{std::move(request)})
       .then(
           [this, id = record.id](const SubmitOutcome& outcome) {
             if (outcome.error) fail(id, *outcome.error);

@@ -2,6 +2,7 @@
 
 #include <caf/send.hpp>
 
+#include "actors/deadlines.h"
 #include "actors/exceptions.h"
 #include "actors/model_registry.h"
 #include "actors/owed_promise.h"
@@ -15,7 +16,8 @@ constexpr size_t kEventsKept = 64;
 
 void SchedulerState::start() {
   note(fmt::format("head {} starts, deployment {}", options.self, options.deployment.name));
-  self->request(options.registry, caf::infinite, OpenModel{options.deployment.model_path, ""})
+  self->request(options.registry, caf::timespan{options.load_max},
+                OpenModel{options.deployment.model_path, ""})
       .then([this](const OpenedModel& opened) { model_opened(opened); },
             [this](const caf::error& error) {
               model_opened({nullptr, Error{ErrorCode::kInternal, self->system().render(error)}});
@@ -29,7 +31,7 @@ void SchedulerState::model_opened(const OpenedModel& opened) {
     return tell_gateway(false, opened.error->message);
   }
   model = opened.model;
-  self->request(options.ledger, caf::infinite, GetView{options.deployment.name})
+  self->request(options.ledger, caf::timespan{kAnswerMax}, GetView{options.deployment.name})
       .then([this](const ViewOutcome& outcome) { view_read(outcome); },
             [this](const caf::error& error) {
               ViewOutcome outcome;
@@ -198,7 +200,7 @@ void SchedulerState::carry_out(const AssignAction& action) {
     note(fmt::format("stage {} could not start on {}: {}", action.stage, action.node, why.message));
     carry_out(replica->on_assign_failed(action.stage, action.node, why, self->clock().now()));
   };
-  self->request(options.peer, caf::infinite,
+  self->request(options.peer, caf::timespan{options.load_max + kAnswerMax},
                 CallPeer{action.node, AssignStage{spec_of(action.stage, action.layers)},
                          options.load_max})
       .then(
@@ -223,7 +225,7 @@ void SchedulerState::carry_out(const StopAction& action) {
 
 void SchedulerState::carry_out(const ProposeAction& action) {
   const ViewNumber number = action.view.number;
-  self->request(options.ledger, caf::infinite, SwapView{action.view})
+  self->request(options.ledger, caf::timespan{kAnswerMax}, SwapView{action.view})
       .then(
           [this, number](const ViewOutcome& outcome) {
             const Instant now = self->clock().now();
@@ -245,7 +247,7 @@ void SchedulerState::carry_out(const InstallAction& action) {
   for (uint32_t stage = 0; stage < action.view.seats.size(); ++stage)
     seats[action.view.seats[stage].node].push_back(stage);
   for (const auto& [node, stages] : seats) {
-    self->request(options.peer, caf::infinite,
+    self->request(options.peer, caf::timespan{options.install_max + kAnswerMax},
                   CallPeer{node, InstallView{action.view}, options.install_max})
         .then(
             [this, where = node, held = stages](const PeerAnswer& answer) {
@@ -304,7 +306,7 @@ void SchedulerState::inject(const FaultCall& fault,
     return done(Error{ErrorCode::kNotFound, fmt::format("no stage {}", fault.stage)});
   const NodeId node = replica->view().seats[fault.stage].node;
   self->request(
-          options.peer, caf::infinite,
+          options.peer, caf::timespan{kAnswerMax},
           CallPeer{node, InjectFault{options.deployment.name, fault.stage, to_string(fault.kind)},
                    Duration{5s}})
       .then(

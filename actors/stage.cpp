@@ -66,7 +66,7 @@ StageState::~StageState() {
 
 void StageState::start(OwedPromise<StageStarted> promise) {
   starting = std::move(promise);
-  self->request(options.registry, caf::infinite,
+  self->request(options.registry, caf::timespan{options.open_max},
                 OpenModel{options.spec.model_path, options.spec.content_id})
       .then(
           [this](const OpenedModel& opened) {

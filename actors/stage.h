@@ -26,6 +26,7 @@ struct StageOptions {
   ModelRegistry registry;
   std::vector<std::byte> data_address;  // of this process's transport
   uint64_t process = 0;
+  Duration open_max = 300s;  // for the model file to be opened and checked
   ComputeFactory compute;
   ProgramMaker programs;
 };

@@ -2,6 +2,7 @@
 
 #include <caf/send.hpp>
 
+#include "actors/deadlines.h"
 #include "actors/exceptions.h"
 #include "base/log.h"
 
@@ -94,7 +95,7 @@ void SupervisorState::joined(const PeerJoined& event) {
                        caf::actor_cast<VerdictListener>(caf::strong_actor_ptr{self->ctrl()})});
   child->assigned = true;
   const uint64_t life = child->life;
-  self->request(options.peer, caf::infinite,
+  self->request(options.peer, caf::timespan{options.load_max + kAnswerMax},
                 CallPeer{event.node, AssignStage{child->spec}, options.load_max})
       .then(
           [this, key, life](const PeerAnswer& answer) {
@@ -303,7 +304,8 @@ void SupervisorState::install(const InstallView& order, OwedPromise<PeerAnswer> 
           .then([gathering](const ViewSet& set) { gathering->done(set.error); }, failed);
       continue;
     }
-    self->request(options.peer, caf::infinite, CallPeer{child.node, order, options.view_max})
+    self->request(options.peer, caf::timespan{options.view_max + kAnswerMax},
+                  CallPeer{child.node, order, options.view_max})
         .then(
             [gathering](const PeerAnswer& answer) {
               const auto* error = std::get_if<ControlError>(&answer.body);

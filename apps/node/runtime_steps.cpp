@@ -136,6 +136,7 @@ void NodeRuntime::Parts::start_node_actors() {
                                                    .registry = registry,
                                                    .data_address = transport->address(),
                                                    .process = static_cast<uint64_t>(::getpid()),
+                                                   .open_max = 300s,
                                                    .compute = threaded_compute(board),
                                                    .programs = transformer_programs()});
   };

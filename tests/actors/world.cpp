@@ -105,6 +105,7 @@ Supervisor World::start_supervisor(const WorldOptions& options, const PeerActor&
                                                     .registry = registry,
                                                     .data_address = transport_->address(),
                                                     .process = 1,
+                                                    .open_max = 300s,
                                                     .compute = inline_compute(),
                                                     .programs = transformer_programs()});
   };
