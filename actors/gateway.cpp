@@ -41,6 +41,12 @@ void GatewayPort::status(StatusAnswer answer) {
 void GatewayPort::inject_fault(FaultCall call, Done done) {
   caf::anon_send(gateway_, InjectOrder{std::move(call), std::move(done)});
 }
+void GatewayPort::drain(DrainCall call, Done done) {
+  caf::anon_send(gateway_, OperatorRequest{std::move(call), std::move(done)});
+}
+void GatewayPort::move(MoveCall call, Done done) {
+  caf::anon_send(gateway_, OperatorRequest{std::move(call), std::move(done)});
+}
 void GatewayPort::shutdown(ShutdownCall call, Done done) {
   done(shutdown_
            ? shutdown_(call)
@@ -272,6 +278,18 @@ GatewayActor::behavior_type gateway_actor(GatewayActor::stateful_pointer<Gateway
                   done(outcome.error ? Result<void>(*outcome.error) : Result<void>());
                 },
                 [done = order.done, &state](const caf::error& error) {
+                  done(Error{ErrorCode::kUnavailable,
+                             "scheduler: " + state.self->system().render(error)});
+                });
+      },
+      [&state](const OperatorRequest& request) {
+        state.self
+            ->request(state.scheduler, caf::timespan{Duration{10s}}, OperatorOrder{request.call})
+            .then(
+                [done = request.done](const OperatorOutcome& outcome) {
+                  done(outcome.error ? Result<void>(*outcome.error) : Result<void>());
+                },
+                [done = request.done, &state](const caf::error& error) {
                   done(Error{ErrorCode::kUnavailable,
                              "scheduler: " + state.self->system().render(error)});
                 });

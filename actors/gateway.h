@@ -88,6 +88,8 @@ class GatewayPort final : public ClusterRequests {
   void cancel(const RequestId& id, Done done) override;
   void status(StatusAnswer answer) override;
   void inject_fault(FaultCall call, Done done) override;
+  void drain(DrainCall call, Done done) override;
+  void move(MoveCall call, Done done) override;
   void shutdown(ShutdownCall call, Done done) override;
 
  private:

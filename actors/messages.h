@@ -1,11 +1,11 @@
 // Every actor's interface and every message, in one file.
 //
 // All messages stay inside their process: between processes travel frames (transport/frame.h) and
-// control messages (transport/control.h), which the link and the peer actor translate. So the
-// structs here need no serialisation, and CAF is told so (CAF_ALLOW_UNSAFE_MESSAGE_TYPE at the
-// end): passing a buffer is passing a pointer.
+// control messages (transport/control.h), which the peer actor translates; frames reach stages
+// through a FrameRouter, past their actors. So the structs here need no serialisation, and CAF is
+// told so (CAF_ALLOW_UNSAFE_MESSAGE_TYPE at the end): passing a buffer is passing a pointer.
 //
-//   RPC thread ──▶ gateway ──▶ batcher ──▶ link ──▶ (transport) ──▶ link ──▶ stage ──▶ … ──▶
+//   RPC thread ──▶ gateway ──▶ batcher ──▶ (router, transport, router) ──▶ stage ──▶ … ──▶
 //   batcher ──▶ gateway
 //                     │            ▲                                             ▲
 //                     ▼            │ StartView/StopView                          │ InstallView
@@ -24,9 +24,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "actors/frame_router.h"
 #include "actors/logic/batching.h"
+#include "actors/owed_promise.h"
 #include "actors/request_record.h"
 #include "actors/rpc/requests.h"
 #include "actors/rpc/status.h"
@@ -44,51 +47,6 @@ namespace troupe {
 
 struct Tick {};      // an actor's own timer
 struct Shutdown {};  // end in order; the actor quits when it is done
-
-// ------------------------------------------------------------
-// link: frames
-using FramePtr = std::shared_ptr<Frame>;
-
-struct FrameArrived {
-  FramePtr frame;
-};
-// Sends to the process with this transport address, connecting on first use. Frames to one address
-// keep their order. There is no answer: a lost frame shows as silence, and a lost process through
-// its peer link.
-struct SendFrame {
-  std::vector<std::byte> address;
-  FramePtr frame;
-};
-using FrameReceiver = caf::typed_actor<caf::reacts_to<FrameArrived>>;
-// Frames for this incarnation go to this actor, until it is unbound or ends.
-struct BindReceiver {
-  Incarnation incarnation;
-  FrameReceiver receiver;
-};
-struct UnbindReceiver {
-  Incarnation incarnation;
-};
-// Closes every connection to an address that is not in the list (a new view was installed).
-struct KeepConnections {
-  std::vector<std::vector<std::byte>> addresses;
-};
-struct ConnectionLost {
-  ConnectionId connection;
-  Error why;
-};
-struct CreditReturned {
-  ConnectionId connection;
-};
-struct GetLinkFigures {};
-struct LinkFigures {
-  TransportFigures transport;
-  uint64_t unroutable = 0;  // frames for an incarnation nobody has here
-  uint64_t dropped = 0;     // could not be sent: no connection, or the queue was full
-};
-using LinkActor = caf::typed_actor<
-    caf::reacts_to<SendFrame>, caf::reacts_to<BindReceiver>, caf::reacts_to<UnbindReceiver>,
-    caf::reacts_to<KeepConnections>, caf::reacts_to<FrameArrived>, caf::reacts_to<ConnectionLost>,
-    caf::reacts_to<CreditReturned>, caf::replies_to<GetLinkFigures>::with<LinkFigures>>;
 
 // ------------------------------------------------------------ peer:
 // control messages What a peer asked or told. `from` is its node id ("node-2", or
@@ -212,26 +170,27 @@ struct ProgramLoaded {  // from the compute thread
   StageMemory memory;
   std::optional<Error> error;
 };
-struct StageComputed {  // from the compute thread
-  FramePtr input;
-  StageOutput output;
-  std::optional<Error> error;
-};
+struct FaultStruck {};  // an armed fault asks the stage actor to throw
 struct SetView {
   View view;
 };
 struct ViewSet {
   ViewNumber view;
+  StageHeld held;
   std::optional<Error> error;
+};
+struct ViewTaken {  // from the compute thread
+  std::shared_ptr<OwedPromise<ViewSet>> promise;
+  ViewSet set;
 };
 struct ArmFault {
   std::string fault;
 };
 struct GetStageFigures {};
 using StageActor =
-    caf::typed_actor<caf::replies_to<StageStart>::with<StageStarted>, caf::reacts_to<FrameArrived>,
-                     caf::reacts_to<ProgramLoaded>, caf::reacts_to<StageComputed>,
-                     caf::replies_to<SetView>::with<ViewSet>, caf::reacts_to<ArmFault>,
+    caf::typed_actor<caf::replies_to<StageStart>::with<StageStarted>, caf::reacts_to<ProgramLoaded>,
+                     caf::reacts_to<FaultStruck>, caf::replies_to<SetView>::with<ViewSet>,
+                     caf::reacts_to<ViewTaken>, caf::reacts_to<ArmFault>,
                      caf::replies_to<GetStageFigures>::with<StageFigures>>;
 
 // ------------------------------------------------------------
@@ -330,6 +289,7 @@ struct CancelRequest {
 };
 struct StartView {
   View view;
+  std::vector<StageHeld> held;  // what its stages hold
 };
 struct StopView {
   std::string why;
@@ -337,8 +297,7 @@ struct StopView {
 struct GetBatchingFigures {};
 using BatcherActor =
     caf::typed_actor<caf::replies_to<Submit>::with<SubmitOutcome>, caf::reacts_to<CancelRequest>,
-                     caf::reacts_to<StartView>, caf::reacts_to<StopView>,
-                     caf::reacts_to<FrameArrived>, caf::reacts_to<Tick>,
+                     caf::reacts_to<StartView>, caf::reacts_to<StopView>, caf::reacts_to<Tick>,
                      caf::replies_to<GetBatchingFigures>::with<BatchingFigures>>;
 
 // ------------------------------------------------------------
@@ -350,11 +309,20 @@ struct FaultOrder {
 struct FaultOutcome {
   std::optional<Error> error;
 };
+// What an operator wants of the cluster's placement; answered when it has begun.
+using OperatorCall = std::variant<DrainCall, MoveCall>;
+struct OperatorOrder {
+  OperatorCall call;
+};
+struct OperatorOutcome {
+  std::optional<Error> error;
+};
 using SchedulerActor =
     caf::typed_actor<caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>,
                      caf::replies_to<PeerSaid>::with<PeerAnswer>, caf::reacts_to<PeerVerdict>,
                      caf::reacts_to<Tick>, caf::replies_to<GetClusterStatus>::with<ClusterStatus>,
-                     caf::replies_to<FaultOrder>::with<FaultOutcome>>;
+                     caf::replies_to<FaultOrder>::with<FaultOutcome>,
+                     caf::replies_to<OperatorOrder>::with<OperatorOutcome>>;
 
 // ------------------------------------------------------------
 // gateway
@@ -377,16 +345,21 @@ struct InjectOrder {
   FaultCall fault;
   Done done;
 };
+struct OperatorRequest {
+  OperatorCall call;
+  Done done;
+};
 struct ServingState {  // from the scheduler: may requests be taken?
   bool serving = false;
   std::string why;
 };
 struct GatewayBinding;  // actors/gateway.h: what exists only after it
-using GatewayActor = caf::typed_actor<caf::reacts_to<GatewayBinding>, caf::reacts_to<GenerateOrder>,
-                                      caf::reacts_to<DetachSink>, caf::reacts_to<CancelOrder>,
-                                      caf::reacts_to<StatusOrder>, caf::reacts_to<InjectOrder>,
-                                      caf::reacts_to<BatchEvents>, caf::reacts_to<ServingState>,
-                                      caf::reacts_to<Shutdown>, caf::reacts_to<Tick>>;
+using GatewayActor =
+    caf::typed_actor<caf::reacts_to<GatewayBinding>, caf::reacts_to<GenerateOrder>,
+                     caf::reacts_to<DetachSink>, caf::reacts_to<CancelOrder>,
+                     caf::reacts_to<StatusOrder>, caf::reacts_to<InjectOrder>,
+                     caf::reacts_to<OperatorRequest>, caf::reacts_to<BatchEvents>,
+                     caf::reacts_to<ServingState>, caf::reacts_to<Shutdown>, caf::reacts_to<Tick>>;
 using ServingListener = caf::typed_actor<caf::reacts_to<ServingState>>;
 
 }  // namespace troupe
@@ -394,15 +367,6 @@ using ServingListener = caf::typed_actor<caf::reacts_to<ServingState>>;
 #define TROUPE_LOCAL_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::type)
 TROUPE_LOCAL_MESSAGE(Tick)
 TROUPE_LOCAL_MESSAGE(Shutdown)
-TROUPE_LOCAL_MESSAGE(FrameArrived)
-TROUPE_LOCAL_MESSAGE(SendFrame)
-TROUPE_LOCAL_MESSAGE(BindReceiver)
-TROUPE_LOCAL_MESSAGE(UnbindReceiver)
-TROUPE_LOCAL_MESSAGE(KeepConnections)
-TROUPE_LOCAL_MESSAGE(ConnectionLost)
-TROUPE_LOCAL_MESSAGE(CreditReturned)
-TROUPE_LOCAL_MESSAGE(GetLinkFigures)
-TROUPE_LOCAL_MESSAGE(LinkFigures)
 TROUPE_LOCAL_MESSAGE(PeerSaid)
 TROUPE_LOCAL_MESSAGE(PeerJoined)
 TROUPE_LOCAL_MESSAGE(PeerLeft)
@@ -424,7 +388,8 @@ TROUPE_LOCAL_MESSAGE(OpenedModel)
 TROUPE_LOCAL_MESSAGE(StageStart)
 TROUPE_LOCAL_MESSAGE(StageStarted)
 TROUPE_LOCAL_MESSAGE(ProgramLoaded)
-TROUPE_LOCAL_MESSAGE(StageComputed)
+TROUPE_LOCAL_MESSAGE(FaultStruck)
+TROUPE_LOCAL_MESSAGE(ViewTaken)
 TROUPE_LOCAL_MESSAGE(SetView)
 TROUPE_LOCAL_MESSAGE(ViewSet)
 TROUPE_LOCAL_MESSAGE(ArmFault)
@@ -458,11 +423,14 @@ TROUPE_LOCAL_MESSAGE(GetClusterStatus)
 TROUPE_LOCAL_MESSAGE(ClusterStatus)
 TROUPE_LOCAL_MESSAGE(FaultOrder)
 TROUPE_LOCAL_MESSAGE(FaultOutcome)
+TROUPE_LOCAL_MESSAGE(OperatorOrder)
+TROUPE_LOCAL_MESSAGE(OperatorOutcome)
 TROUPE_LOCAL_MESSAGE(GenerateOrder)
 TROUPE_LOCAL_MESSAGE(DetachSink)
 TROUPE_LOCAL_MESSAGE(CancelOrder)
 TROUPE_LOCAL_MESSAGE(StatusOrder)
 TROUPE_LOCAL_MESSAGE(InjectOrder)
+TROUPE_LOCAL_MESSAGE(OperatorRequest)
 TROUPE_LOCAL_MESSAGE(ServingState)
 TROUPE_LOCAL_MESSAGE(GatewayBinding)
 #undef TROUPE_LOCAL_MESSAGE

@@ -57,10 +57,10 @@ void NodeActorState::assign(const AssignStage& order, OwedPromise<PeerAnswer> pr
 }
 
 void NodeActorState::install(const InstallView& order, OwedPromise<PeerAnswer> promise) {
-  KeepConnections keep;
-  keep.addresses.push_back(order.view.batcher_address);
-  for (const Seat& seat : order.view.seats) keep.addresses.push_back(seat.data_address);
-  self->send(options.link, keep);
+  std::vector<std::vector<std::byte>> kept{order.view.batcher_address};
+  for (const Seat& seat : order.view.seats) kept.push_back(seat.data_address);
+  for (const Standby& standby : order.view.standbys) kept.push_back(standby.seat.data_address);
+  options.router->keep(kept);
   auto owed = std::make_shared<OwedPromise<PeerAnswer>>(std::move(promise));
   self->request(options.supervisor, caf::timespan{Duration{10s}}, TellStages{order})
       .then([owed](const PeerAnswer& answer) { owed->deliver(answer); },

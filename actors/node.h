@@ -15,7 +15,7 @@ struct NodeOptions {
   PeerActor peer;
   Supervisor supervisor;
   HealthMonitor health;
-  LinkActor link;
+  std::shared_ptr<FrameRouter> router;
   std::function<NodeInventory()> inventory;  // measured when asked
   bool reports_inventory = true;             // a stage process has none
   Duration load_max = 300s;

@@ -55,6 +55,7 @@ void SchedulerState::view_read(const ViewOutcome& outcome) {
   spec.value().install_max = options.install_max;
   spec.value().settle_max = options.settle_max;
   spec.value().load_max = options.load_max;
+  spec.value().standby = options.deployment.standby;
   replica = std::make_unique<Replica>(spec.value(), outcome.newest, options.batcher_incarnation,
                                       options.batcher_address);
   nodes_changed("the head started");
@@ -165,7 +166,7 @@ void SchedulerState::nodes_changed(const std::string& why) {
   const auto add = [&](const NodeId& id, const Node& node) {
     if (node.inventory)
       facts.push_back({id, node.incarnation, node.inventory->memory_free_bytes,
-                       node.inventory->stages_max, node.leaving});
+                       node.inventory->stages_max, node.leaving || drained.contains(id)});
   };
   // The head first: the batcher is here, and stage 0 is best beside it.
   for (const auto& [id, node] : nodes)
@@ -190,12 +191,13 @@ StageSpec SchedulerState::spec_of(uint32_t stage, LayerRange layers) const {
                    .kv_blocks = options.deployment.kv_blocks,
                    .threads = options.deployment.threads,
                    .rows_max = options.deployment.rows_max,
-                   .kernels = options.deployment.kernels};
+                   .kernels = options.deployment.kernels,
+                   .journal_bytes = options.deployment.journal_bytes};
 }
 
 void SchedulerState::carry_out(const AssignAction& action) {
-  note(fmt::format("stage {} (layers {} to {}) goes to {}", action.stage, action.layers.first,
-                   action.layers.last - 1, action.node));
+  note(fmt::format("{}stage {} (layers {} to {}) goes to {}", action.standby ? "a standby of " : "",
+                   action.stage, action.layers.first, action.layers.last - 1, action.node));
   const auto failed = [this, action](const Error& why) {
     note(fmt::format("stage {} could not start on {}: {}", action.stage, action.node, why.message));
     carry_out(replica->on_assign_failed(action.stage, action.node, why, self->clock().now()));
@@ -246,6 +248,9 @@ void SchedulerState::carry_out(const InstallAction& action) {
   std::map<NodeId, std::vector<uint32_t>> seats;
   for (uint32_t stage = 0; stage < action.view.seats.size(); ++stage)
     seats[action.view.seats[stage].node].push_back(stage);
+  for (const Standby& standby : action.view.standbys)
+    if (!seats.contains(standby.seat.node))
+      self->send(options.peer, TellPeer{standby.seat.node, InstallView{action.view}});
   for (const auto& [node, stages] : seats) {
     self->request(options.peer, caf::timespan{options.install_max + kAnswerMax},
                   CallPeer{node, InstallView{action.view}, options.install_max})
@@ -255,15 +260,25 @@ void SchedulerState::carry_out(const InstallAction& action) {
                 log_warning("scheduler", "{} did not take the view: {}", where, error->message);
                 return;  // the replica's deadline decides
               }
-              if (const auto* installed = std::get_if<ViewInstalled>(&answer.body))
+              if (const auto* installed = std::get_if<ViewInstalled>(&answer.body)) {
+                take_holdings(*installed);
                 for (const uint32_t stage : held)
                   carry_out(replica->on_installed(stage, installed->view, self->clock().now()));
+              }
             },
             [this, where = node](const caf::error& error) {
               log_warning("scheduler", "{} did not take the view: {}", where,
                           self->system().render(error));
             });
   }
+}
+
+// What the stages of the view that is being installed hold; the batcher plans by it.
+void SchedulerState::take_holdings(const ViewInstalled& installed) {
+  if (installed.view < held_in) return;
+  if (installed.view > held_in) held.clear();
+  held_in = installed.view;
+  for (const StageHeld& stage : installed.held) held.insert_or_assign(stage.stage, stage);
 }
 
 void SchedulerState::carry_out(const ServeAction& action) {
@@ -274,7 +289,11 @@ void SchedulerState::carry_out(const ServeAction& action) {
     seats += fmt::format("{}stage {} on {}", stage == 0 ? "" : ", ", stage,
                          action.view.seats[stage].node);
   note(fmt::format("view {} serves: {}", action.view.number.value, seats));
-  self->send(options.batcher, StartView{action.view});
+  StartView start{action.view, {}};
+  if (held_in == action.view.number)
+    for (auto& [stage, of_stage] : held) start.held.push_back(std::move(of_stage));
+  held.clear();
+  self->send(options.batcher, std::move(start));
   tell_gateway(true, "");
 }
 
@@ -298,25 +317,6 @@ void SchedulerState::note(const std::string& text) {
   log_info("scheduler", "{}", text);
   events.push_back({wall_clock_ms(), text});
   if (events.size() > kEventsKept) events.pop_front();
-}
-
-void SchedulerState::inject(const FaultCall& fault,
-                            const std::function<void(std::optional<Error>)>& done) {
-  if (!replica || fault.stage >= replica->view().seats.size())
-    return done(Error{ErrorCode::kNotFound, fmt::format("no stage {}", fault.stage)});
-  const NodeId node = replica->view().seats[fault.stage].node;
-  self->request(
-          options.peer, caf::timespan{kAnswerMax},
-          CallPeer{node, InjectFault{options.deployment.name, fault.stage, to_string(fault.kind)},
-                   Duration{5s}})
-      .then(
-          [done](const PeerAnswer& answer) {
-            const auto* error = std::get_if<ControlError>(&answer.body);
-            done(error ? std::optional(Error{error->code, error->message}) : std::nullopt);
-          },
-          [done, this](const caf::error& error) {
-            done(Error{ErrorCode::kInternal, self->system().render(error)});
-          });
 }
 
 SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<SchedulerState> self,
@@ -354,6 +354,11 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
         state.inject(order.fault,
                      [owed](std::optional<Error> error) { owed->deliver(FaultOutcome{error}); });
         return promise;
+      },
+      [&state](const OperatorOrder& order) {
+        const Result<void> done =
+            std::visit([&state](const auto& call) { return state.order(call); }, order.call);
+        return OperatorOutcome{done.ok() ? std::nullopt : std::optional(done.error())};
       },
   };
 }

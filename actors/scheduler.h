@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "actors/logic/membership.h"
 #include "actors/logic/recovery.h"
@@ -23,6 +24,8 @@ struct DeploymentOptions {
   uint32_t kv_blocks = 0;
   uint32_t threads = 1;
   uint32_t rows_max = 256;
+  uint64_t journal_bytes = uint64_t{256} << 20;  // of each stage
+  StandbyPolicy standby = StandbyPolicy::kNone;
   std::string kernels = "auto";
 };
 
@@ -67,10 +70,13 @@ struct SchedulerState {
   Membership membership;
   std::map<NodeId, Node> nodes;       // members
   std::map<NodeId, Node> lost_nodes;  // the last life of each, for status
+  std::set<NodeId> drained;           // by an operator; outlives the node's lives, not this one
   ModelPtr model;
   std::optional<Error> failure;  // the deployment cannot start: why
   std::unique_ptr<Replica> replica;
   std::map<uint32_t, StageRecord> figures;
+  ViewNumber held_in;                  // the newest view that stages said they installed …
+  std::map<uint32_t, StageHeld> held;  // … and what each holds
   std::deque<ClusterEvent> events;
   std::string told_gateway;  // last serving state told, to tell changes only
   uint64_t tokens_at_last_status = 0;
@@ -91,11 +97,16 @@ struct SchedulerState {
   void carry_out(const StopAction& action);
   void carry_out(const ProposeAction& action);
   void carry_out(const InstallAction& action);
+  void take_holdings(const ViewInstalled& installed);
   void carry_out(const ServeAction& action);
   void carry_out(const PauseAction& action);
   void carry_out(const StuckAction& action);
   void tell_gateway(bool serving, const std::string& why);
   void note(const std::string& text);
+  // scheduler_orders.cpp: what people ask for
+  Result<void> order(const DrainCall& call);
+  Result<void> order(const MoveCall& call);
+  Error not_here(const NodeId& node) const;
   void inject(const FaultCall& fault, const std::function<void(std::optional<Error>)>& done);
   void status(const std::function<void(ClusterStatus)>& done);
   ClusterStatus status_of_cluster() const;

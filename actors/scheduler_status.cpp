@@ -26,11 +26,12 @@ DeploymentState deployment_state(const SchedulerState& state) {
   return state.replica->faults() > 0 ? DeploymentState::kRecovering : DeploymentState::kLoading;
 }
 
-NodeStatus status_of_node(const NodeId& id, const SchedulerState::Node& node, bool head,
-                          Instant now) {
+NodeStatus status_of_node(const SchedulerState& state, const NodeId& id,
+                          const SchedulerState::Node& node) {
+  const Instant now = state.self->clock().now();
   NodeStatus status;
   status.id = id;
-  status.role = head ? "head" : "worker";
+  status.role = id == state.options.self ? "head" : "worker";
   status.state = node.state;
   status.address = node.address;
   status.incarnation = node.incarnation.value;
@@ -43,6 +44,7 @@ NodeStatus status_of_node(const NodeId& id, const SchedulerState::Node& node, bo
   if (node.state != NodeState::kDead)
     status.uptime_ms = static_cast<uint64_t>(to_milliseconds(now - node.since));
   status.restarts = node.restarts;
+  status.draining = node.leaving || state.drained.contains(id);
   return status;
 }
 
@@ -50,6 +52,10 @@ NodeStatus status_of_node(const NodeId& id, const SchedulerState::Node& node, bo
 
 void SchedulerState::record(const StageFigures& now_figures) {
   if (now_figures.deployment != options.deployment.name) return;
+  // A standby's own figures are not its stage's.
+  if (replica)
+    for (const Standby& standby : replica->ready_standbys())
+      if (standby.seat.incarnation == now_figures.incarnation) return;
   const Instant now = self->clock().now();
   StageRecord& kept = figures[now_figures.stage];
   if (kept.last.incarnation == now_figures.incarnation) {
@@ -74,6 +80,8 @@ StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) co
   status.layer_last = seat.layers.last;
   status.process = seat.process;
   status.incarnation = seat.incarnation.value;
+  status.moving_to = replica->moving_to(stage);
+  status.move_trouble = replica->move_trouble(stage);
   const auto found = figures.find(stage);
   if (found == figures.end() || found->second.last.incarnation != seat.incarnation) return status;
   const StageFigures& last = found->second.last;
@@ -120,11 +128,9 @@ ClusterStatus SchedulerState::status_of_cluster() const {
   status.version = kVersion;
   status.answered_by = options.self;
   status.faults_survived = replica ? replica->faults() : 0;
-  const Instant now = self->clock().now();
-  for (const auto& [id, node] : nodes)
-    status.nodes.push_back(status_of_node(id, node, id == options.self, now));
+  for (const auto& [id, node] : nodes) status.nodes.push_back(status_of_node(*this, id, node));
   for (const auto& [id, node] : lost_nodes)
-    if (!nodes.contains(id)) status.nodes.push_back(status_of_node(id, node, false, now));
+    if (!nodes.contains(id)) status.nodes.push_back(status_of_node(*this, id, node));
   status.deployments.push_back(status_of_deployment());
   status.events.assign(events.begin(), events.end());
   return status;

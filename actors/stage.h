@@ -1,15 +1,13 @@
-// The stage actor: one layer range of a replica. It fences what arrives, hands it to its compute
-// thread, and passes the result on: activations to the next stage, sampled tokens to the batcher.
-// It never decides what runs or in which order.
+// The stage actor: one layer range of a replica. It loads the model, installs views and reports;
+// frames pass by it, through its StagePort.
 #pragma once
 
 #include <memory>
 
-#include "actors/logic/view_fence.h"
 #include "actors/messages.h"
 #include "actors/owed_promise.h"
 #include "actors/stage_compute.h"
-#include "base/metrics.h"
+#include "actors/stage_port.h"
 
 namespace troupe {
 
@@ -22,7 +20,7 @@ ProgramMaker transformer_programs();
 struct StageOptions {
   StageSpec spec;
   Incarnation incarnation;
-  LinkActor link;
+  std::shared_ptr<FrameRouter> router;
   ModelRegistry registry;
   std::vector<std::byte> data_address;  // of this process's transport
   uint64_t process = 0;
@@ -39,30 +37,18 @@ struct StageState {
 
   StageActor::stateful_pointer<StageState> self = nullptr;
   StageOptions options;
-  std::unique_ptr<ViewFence> fence;
-  std::unique_ptr<StageCompute> compute;
+  std::shared_ptr<StagePort> port;
+  const ComputeFigures* computing = nullptr;  // the port's
   OwedPromise<StageStarted> starting;
-  View view;
   StageMemory memory;
-  uint64_t next_edge_sequence = 1;  // to the next stage
-  uint64_t next_batcher_sequence = 1;
-  LatencyHistogram hops;
-  std::string armed_fault;
   Instant born;
-  uint64_t refused = 0;
 
-  bool first() const { return options.spec.stage == 0; }
-  bool last() const { return options.spec.stage + 1 == options.spec.stages; }
-
+  void build();
   void start(OwedPromise<StageStarted> promise);
   void open_failed(Error why);
   void loaded(const ProgramLoaded& loaded);
-  void arrived(const FramePtr& frame);
-  void computed(const StageComputed& result);
-  void send_next(const Frame& input, const StageOutput& output);
-  void send_sampled(const Frame& input, const StageOutput& output);
-  void refuse(const FrameHeader& input, const Error& why);
-  ViewSet set_view(const View& next);
+  void set_view(const View& next, OwedPromise<ViewSet> promise);
+  void arm(const std::string& fault);
   StageFigures figures() const;
 };
 

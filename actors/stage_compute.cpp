@@ -1,5 +1,6 @@
 #include "actors/stage_compute.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -96,16 +97,12 @@ class ThreadedCompute final : public StageCompute {
     if (board_) board_->give_back(figures_);
   }
 
-  void load(ProgramLoader loader) override { post({std::move(loader), nullptr, {}, false}); }
-
+  void load(ProgramLoader loader) override { enqueue({std::move(loader), nullptr, nullptr}); }
   bool run(std::shared_ptr<Frame> frame) override {
-    return post({nullptr, std::move(frame), {}, false});
+    return enqueue({nullptr, std::move(frame), nullptr});
   }
-
-  void set_view(ViewNumber view) override {
-    view_ = view.value;
-    post({nullptr, nullptr, view, true});
-  }
+  void post(ProgramJob job) override { enqueue({nullptr, nullptr, std::move(job)}); }
+  void set_view(ViewNumber view) override { view_ = view.value; }
 
   void hang() override { hanging_ = true; }
   const ComputeFigures& figures() const override { return *figures_; }
@@ -114,11 +111,10 @@ class ThreadedCompute final : public StageCompute {
   struct Job {
     ProgramLoader loader;
     std::shared_ptr<Frame> frame;
-    ViewNumber view;
-    bool reset = false;
+    ProgramJob job;
   };
 
-  bool post(Job job) {
+  bool enqueue(Job job) {
     {
       const std::lock_guard lock(mutex_);
       if (job.frame && queue_.size() >= kQueueMax) return false;
@@ -129,6 +125,7 @@ class ThreadedCompute final : public StageCompute {
   }
 
   void loop() {
+    pthread_setname_np(pthread_self(), "compute");
     // On Linux the nice value belongs to the thread; failure only costs responsiveness.
     (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kComputeNice);
     (void)set_time_slice(kComputeSlice);
@@ -143,10 +140,10 @@ class ThreadedCompute final : public StageCompute {
       }
       if (job.loader)
         load_now(job.loader);
-      else if (job.reset)
-        reset_now();
-      else
+      else if (job.frame)
         run_now(job.frame);
+      else if (program_)
+        job.job(*program_);
     }
   }
 
@@ -160,19 +157,16 @@ class ThreadedCompute final : public StageCompute {
     events_.loaded(program_->memory());
   }
 
-  void reset_now() {
-    if (program_) program_->reset();
-  }
-
   void run_now(const std::shared_ptr<Frame>& frame) {
     if (!program_ || frame->header.view.value != view_) return;  // its view was replaced meanwhile
+    if (!events_.starting()) hanging_ = true;
     if (hanging_) {
       figures_->started.fetch_add(1);
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [this] { return stopping_; });
       return;
     }
-    events_.computed(frame, execute(*program_, *frame, *figures_));
+    events_.computed(frame, execute(*program_, *frame, *figures_), *program_);
   }
 
   ComputeEvents events_;
@@ -203,14 +197,15 @@ class InlineCompute final : public StageCompute {
   }
 
   bool run(std::shared_ptr<Frame> frame) override {
-    if (!program_ || frame->header.view != view_ || hanging_) return true;
-    events_.computed(frame, execute(*program_, *frame, figures_));
+    if (!program_ || frame->header.view != view_) return true;
+    if (!hanging_ && !events_.starting()) hanging_ = true;
+    if (!hanging_) events_.computed(frame, execute(*program_, *frame, figures_), *program_);
     return true;
   }
 
-  void set_view(ViewNumber view) override {
-    view_ = view;
-    if (program_) program_->reset();
+  void set_view(ViewNumber view) override { view_ = view; }
+  void post(ProgramJob job) override {
+    if (program_ && !hanging_) job(*program_);
   }
 
   void hang() override { hanging_ = true; }

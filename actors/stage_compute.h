@@ -47,11 +47,13 @@ class ProgressBoard {
 
 using ProgramLoader = std::function<Result<std::unique_ptr<StageProgram>>()>;
 
-// Called where the work ran; each posts a message.
+// Called where the work ran; must not throw.
 struct ComputeEvents {
   std::function<void(Result<StageMemory>)> loaded;
-  std::function<void(std::shared_ptr<Frame>, Result<StageOutput>)> computed;
+  std::function<bool()> starting;  // before each micro-batch; false: it is not run, and never ends
+  std::function<void(std::shared_ptr<Frame>, Result<StageOutput>, StageProgram&)> computed;
 };
+using ProgramJob = std::function<void(StageProgram&)>;
 
 class StageCompute {
  public:
@@ -60,8 +62,9 @@ class StageCompute {
   // Runs in the order given. Frames of another view than the newest set_view() are dropped unrun.
   // False if `queue_max` frames wait already.
   virtual bool run(std::shared_ptr<Frame> frame) = 0;
-  // The program forgets all sequences before the next frame runs.
   virtual void set_view(ViewNumber view) = 0;
+  // Runs where micro-batches run, in order with them; dropped if there is no program.
+  virtual void post(ProgramJob job) = 0;
   // A fault for tests: the thread takes work and never finishes it.
   virtual void hang() = 0;
   virtual const ComputeFigures& figures() const = 0;

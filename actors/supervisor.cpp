@@ -2,8 +2,11 @@
 
 #include <caf/send.hpp>
 
+#include <algorithm>
+
 #include "actors/deadlines.h"
 #include "actors/exceptions.h"
+#include "actors/fault_points.h"
 #include "base/log.h"
 
 namespace troupe {
@@ -13,7 +16,7 @@ bool same_work(const StageSpec& a, const StageSpec& b) {
   return a.deployment == b.deployment && a.model_path == b.model_path &&
          a.content_id == b.content_id && a.stage == b.stage && a.stages == b.stages &&
          a.layers == b.layers && a.kv_blocks == b.kv_blocks && a.threads == b.threads &&
-         a.rows_max == b.rows_max && a.kernels == b.kernels;
+         a.rows_max == b.rows_max && a.kernels == b.kernels && a.journal_bytes == b.journal_bytes;
 }
 
 }  // namespace
@@ -276,45 +279,75 @@ void SupervisorState::tell_stages(const ControlBody& body, OwedPromise<PeerAnswe
     promise.deliver(PeerAnswer{ControlError{ErrorCode::kInvalidArgument, "no message for stages"}});
 }
 
-// Answers when every stage that the view names here has taken it; the first failure is the answer.
+// Answers when every seat that the view has here has taken it; the first failure is the answer.
+// Standbys take it, too, but nobody waits for them.
 void SupervisorState::install(const InstallView& order, OwedPromise<PeerAnswer> promise) {
   const View& view = order.view;
   struct Gathering {
     OwedPromise<PeerAnswer> promise;
     size_t open = 1;  // the loop below holds one
     ViewInstalled answer;
-    void done(std::optional<Error> why) {
-      if (why) promise.deliver(PeerAnswer{ControlError{why->code, why->message}});
+    void done(const Result<std::vector<StageHeld>>& held) {
+      if (!held.ok())
+        promise.deliver(PeerAnswer{ControlError{held.error().code, held.error().message}});
+      else
+        answer.held.insert(answer.held.end(), held.value().begin(), held.value().end());
       if (--open == 0) promise.deliver(PeerAnswer{answer});
     }
   };
   auto gathering = std::make_shared<Gathering>();
   gathering->promise = std::move(promise);
-  gathering->answer = {view.deployment, view.number, 0};
+  gathering->answer = {view.deployment, view.number, {}};
   for (auto& [key, child] : children) {
-    if (key.first != view.deployment || key.second >= view.seats.size() || !child.ready ||
-        view.seats[key.second].incarnation != child.ready->incarnation)
+    if (key.first != view.deployment || !child.ready) continue;
+    const Incarnation life = child.ready->incarnation;
+    const bool stands_by =
+        std::any_of(view.standbys.begin(), view.standbys.end(),
+                    [&](const Standby& standby) { return standby.seat.incarnation == life; });
+    const bool seated =
+        key.second < view.seats.size() && view.seats[key.second].incarnation == life;
+    if (seated)
+      ++gathering->open;
+    else if (!stands_by)
       continue;
-    ++gathering->open;
-    const auto failed = [gathering, this](const caf::error& failure) {
-      gathering->done(Error{ErrorCode::kUnavailable, self->system().render(failure)});
-    };
-    if (child.actor) {
-      self->request(child.actor, caf::timespan{options.view_max}, SetView{view})
-          .then([gathering](const ViewSet& set) { gathering->done(set.error); }, failed);
-      continue;
-    }
-    self->request(options.peer, caf::timespan{options.view_max + kAnswerMax},
-                  CallPeer{child.node, order, options.view_max})
+    install_in(child, order, [gathering, seated](const Result<std::vector<StageHeld>>& held) {
+      if (seated) gathering->done(held);
+    });
+  }
+  gathering->done(std::vector<StageHeld>{});
+}
+
+void SupervisorState::install_in(
+    const Child& child, const InstallView& order,
+    const std::function<void(const Result<std::vector<StageHeld>>&)>& done) {
+  const auto failed = [done, this](const caf::error& failure) {
+    done(Error{ErrorCode::kUnavailable, self->system().render(failure)});
+  };
+  if (child.actor) {
+    self->request(child.actor, caf::timespan{options.view_max}, SetView{order.view})
         .then(
-            [gathering](const PeerAnswer& answer) {
-              const auto* error = std::get_if<ControlError>(&answer.body);
-              gathering->done(error ? std::optional(Error{error->code, error->message})
-                                    : std::nullopt);
+            [done](const ViewSet& set) {
+              if (set.error)
+                done(*set.error);
+              else
+                done(std::vector<StageHeld>{set.held});
             },
             failed);
+    return;
   }
-  gathering->done(std::nullopt);
+  self->request(options.peer, caf::timespan{options.view_max + kAnswerMax},
+                CallPeer{child.node, order, options.view_max})
+      .then(
+          [done](const PeerAnswer& answer) {
+            const auto* installed = std::get_if<ViewInstalled>(&answer.body);
+            const auto* error = std::get_if<ControlError>(&answer.body);
+            if (installed)
+              done(installed->held);
+            else
+              done(error ? Error{error->code, error->message}
+                         : Error{ErrorCode::kInternal, "an answer of the wrong kind"});
+          },
+          failed);
 }
 
 void SupervisorState::inject(const InjectFault& order, OwedPromise<PeerAnswer> promise) {
@@ -327,6 +360,10 @@ void SupervisorState::inject(const InjectFault& order, OwedPromise<PeerAnswer> p
   }
   if (found == children.end() || !found->second.ready) {
     promise.deliver(PeerAnswer{ControlError{ErrorCode::kNotFound, "no such stage runs here"}});
+    return;
+  }
+  if (const auto fault = parse_fault(order.fault); !fault.ok()) {
+    promise.deliver(PeerAnswer{ControlError{fault.error().code, fault.error().message}});
     return;
   }
   log_warning("supervisor", "injecting fault '{}' into stage {}", order.fault, order.stage);

@@ -84,6 +84,8 @@ struct SupervisorState {
   void verdict(const PeerVerdict& verdict);
   void tell_stages(const ControlBody& body, OwedPromise<PeerAnswer> promise);
   void install(const InstallView& order, OwedPromise<PeerAnswer> promise);
+  void install_in(const Child& child, const InstallView& order,
+                  const std::function<void(const Result<std::vector<StageHeld>>&)>& done);
   void inject(const InjectFault& order, OwedPromise<PeerAnswer> promise);
   void tick();
   void check_gone();

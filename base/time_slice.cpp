@@ -1,9 +1,11 @@
 #include "base/time_slice.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace troupe {
@@ -22,7 +24,20 @@ struct SchedulingAttributes {
 };
 static_assert(sizeof(SchedulingAttributes) == 48);
 
+std::atomic<bool> realtime_allowed{true};
+
 }  // namespace
+
+void allow_realtime(bool allowed) {
+  realtime_allowed = allowed;
+}
+
+bool go_first() {
+  if (!realtime_allowed) return false;
+  sched_param lowest{};
+  lowest.sched_priority = sched_get_priority_min(SCHED_RR);
+  return ::sched_setscheduler(0, SCHED_RR, &lowest) == 0;
+}
 
 bool set_time_slice(Duration slice) {
   SchedulingAttributes attributes;

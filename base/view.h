@@ -21,6 +21,12 @@ struct LayerRange {
   friend bool operator==(const LayerRange&, const LayerRange&) = default;
 };
 
+// Who follows the stages of a deployment, to take a seat that is lost.
+enum class StandbyPolicy : uint8_t {
+  kNone,  // nobody: what is lost is computed again, from the journal before it
+  kKv,    // a standby of each stage, which is sent the rows of its KV cache
+};
+
 // One stage of a view.
 struct Seat {
   NodeId node;
@@ -31,12 +37,19 @@ struct Seat {
   uint64_t process = 0;                 // operating system's process id there, for people
 };
 
+// Who follows a stage and can take its seat at once.
+struct Standby {
+  uint32_t stage = 0;
+  Seat seat;
+};
+
 struct View {
   std::string deployment;
   ViewNumber number;
   Incarnation batcher;                     // where the last stage sends sampled tokens
   std::vector<std::byte> batcher_address;  // of its process's transport
   std::vector<Seat> seats;                 // [stage]; at least one
+  std::vector<Standby> standbys;           // ascending by stage, at most one a stage
 };
 
 }  // namespace troupe

@@ -28,6 +28,12 @@ Result<KvCache> KvCache::allocate(const KvShape& shape) {
         ErrorCode::kInvalidArgument,
         fmt::format("a kv cache of {} blocks for {} layers takes more than the limit of {} bytes",
                     shape.blocks, shape.layers, kBytesMax)};
+  if (wide / (Wide{shape.blocks} * kKvBlockTokens) > kRowBytesMax)
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("a position of {} layers, {} kv heads and head dimension {} takes more "
+                    "than the limit of {} bytes",
+                    shape.layers, shape.kv_heads, shape.head_dim, kRowBytesMax)};
   const auto bytes = static_cast<uint64_t>(wide);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,6 +93,66 @@ uint32_t KvCache::length_under(SequenceId sequence, std::span<const uint32_t> ta
                                      held.table.begin());
   const auto same = static_cast<size_t>(differs.first - table.begin());
   return static_cast<uint32_t>(std::min<uint64_t>(held.length, uint64_t{same} * kKvBlockTokens));
+}
+
+std::vector<SequenceHolding> KvCache::holdings() const {
+  std::vector<SequenceHolding> all;
+  for (const auto& [sequence, held] : held_)
+    if (held.length > 0) all.push_back({sequence, held.length, held.table});
+  std::sort(all.begin(), all.end(),
+            [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  return all;
+}
+
+namespace {
+
+// Where a position's keys and values start in a layer. Of each kv head, a position's values lie one
+// behind the other, its keys kKvBlockTokens apart.
+struct RowStart {
+  uint16_t* keys;
+  uint16_t* values;
+};
+
+RowStart row_start(const KvLayer& layer, std::span<const uint32_t> table, uint32_t position) {
+  const size_t index = position / kKvBlockTokens, slot = position % kKvBlockTokens;
+  TROUPE_CHECK(index < table.size() && table[index] < layer.blocks, "blocks cover the rows");
+  const size_t block = table[index] * layer.kv_heads * layer.head_dim * kKvBlockTokens;
+  return {layer.keys + block + slot, layer.values + block + slot * layer.head_dim};
+}
+
+}  // namespace
+
+void KvCache::read_rows(std::span<const uint32_t> table, uint32_t position,
+                        std::span<std::byte> rows) const {
+  const size_t heads = shape_.kv_heads, dims = shape_.head_dim;
+  const size_t count = rows.size() / row_bytes();
+  for (uint32_t l = 0; l < shape_.layers; ++l) {
+    const KvLayer of_layer = layer(l);
+    for (size_t r = 0; r < count; ++r) {
+      const RowStart from = row_start(of_layer, table, position + static_cast<uint32_t>(r));
+      std::byte* out = rows.data() + r * row_bytes() + size_t{l} * 2 * half_row_bytes();
+      for (size_t i = 0; i < heads * dims; ++i, out += sizeof(uint16_t))
+        std::memcpy(out, from.keys + i * kKvBlockTokens, sizeof(uint16_t));
+      for (size_t h = 0; h < heads; ++h, out += dims * sizeof(uint16_t))
+        std::memcpy(out, from.values + h * kKvBlockTokens * dims, dims * sizeof(uint16_t));
+    }
+  }
+}
+
+void KvCache::write_rows(std::span<const uint32_t> table, uint32_t position, ByteSpan rows) {
+  const size_t heads = shape_.kv_heads, dims = shape_.head_dim;
+  const size_t count = rows.size() / row_bytes();
+  for (uint32_t l = 0; l < shape_.layers; ++l) {
+    const KvLayer of_layer = layer(l);
+    for (size_t r = 0; r < count; ++r) {
+      const RowStart to = row_start(of_layer, table, position + static_cast<uint32_t>(r));
+      const std::byte* in = rows.data() + r * row_bytes() + size_t{l} * 2 * half_row_bytes();
+      for (size_t i = 0; i < heads * dims; ++i, in += sizeof(uint16_t))
+        std::memcpy(to.keys + i * kKvBlockTokens, in, sizeof(uint16_t));
+      for (size_t h = 0; h < heads; ++h, in += dims * sizeof(uint16_t))
+        std::memcpy(to.values + h * kKvBlockTokens * dims, in, dims * sizeof(uint16_t));
+    }
+  }
 }
 
 void KvCache::claim(SequenceId sequence, std::span<const uint32_t> table) {

@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "kernels/ops.h"
+#include "models/stage_program.h"
 
 namespace troupe {
 
@@ -33,9 +34,11 @@ class KvCache {
  public:
   static constexpr uint64_t kBytesMax = uint64_t{1} << 46;
 
+  static constexpr uint64_t kRowBytesMax = uint64_t{1} << 30;
+
   // Address space is reserved at once, in huge pages where the kernel grants them; memory comes as
-  // it is written. Errors: kInvalidArgument (a zero in the shape, or more than kBytesMax),
-  // kResourceExhausted (no memory).
+  // it is written. Errors: kInvalidArgument (a zero in the shape, or more than kBytesMax or
+  // kRowBytesMax), kResourceExhausted (no memory).
   static Result<KvCache> allocate(const KvShape& shape);
 
   KvCache(KvCache&& other) noexcept;
@@ -46,11 +49,23 @@ class KvCache {
   KvLayer layer(uint32_t index) const;
   uint32_t blocks() const { return shape_.blocks; }
   uint64_t bytes() const { return bytes_; }
+  // Of one position: its keys and values in all layers.
+  uint32_t row_bytes() const { return shape_.layers * 2 * half_row_bytes(); }
 
   // Positions held of a sequence; 0 if it is unknown.
   uint32_t length(SequenceId sequence) const;
   // Positions that would be held under this block table: the same, cut where the tables differ.
   uint32_t length_under(SequenceId sequence, std::span<const uint32_t> table) const;
+
+  // Sequences of which rows are held, ascending.
+  std::vector<SequenceHolding> holdings() const;
+
+  // Rows from `position` on, as many as the bytes are: [row][layer][keys, values][kv_heads *
+  // head_dim] float16. The table covers them and its indexes are below blocks(). Writing comes
+  // between claim() and filled().
+  void read_rows(std::span<const uint32_t> table, uint32_t position,
+                 std::span<std::byte> rows) const;
+  void write_rows(std::span<const uint32_t> table, uint32_t position, ByteSpan rows);
 
   // Makes the table the sequence's own, before rows are written. Every index is below blocks().
   void claim(SequenceId sequence, std::span<const uint32_t> table);
@@ -69,6 +84,7 @@ class KvCache {
   };
 
   KvCache(const KvShape& shape, std::byte* memory, uint64_t bytes);
+  uint32_t half_row_bytes() const { return shape_.kv_heads * shape_.head_dim * 2; }
 
   KvShape shape_;
   std::byte* memory_ = nullptr;  // [layer][keys, values][block]…

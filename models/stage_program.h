@@ -53,6 +53,13 @@ struct StageMemory {
   uint64_t scratch_bytes = 0;
 };
 
+// How much of a sequence a stage holds: positions [0, length).
+struct SequenceHolding {
+  SequenceId sequence;
+  uint32_t length = 0;
+  std::vector<uint32_t> blocks;  // its KV block table
+};
+
 class StageProgram {
  public:
   virtual ~StageProgram() = default;
@@ -66,10 +73,23 @@ class StageProgram {
   virtual Result<StageOutput> run(const MicroBatch& batch, std::span<const uint32_t> tokens,
                                   const SharedBuffer& hidden) = 0;
 
-  // Forgets all sequences, as at the start: a new view replays what is still wanted.
+  // Forgets all sequences, as at the start: another batcher numbers its sequences anew.
   virtual void reset() = 0;
   // Positions held of a sequence; 0 if it is unknown.
   virtual uint32_t kv_length(SequenceId sequence) const = 0;
+  // All sequences of which anything is held, in ascending order of id.
+  virtual std::vector<SequenceHolding> holdings() const = 0;
+
+  // What a standby follows: the rows of the KV cache itself.
+  // Bytes of one position's keys and values over all layers of this stage; a multiple of 4.
+  virtual uint32_t kv_row_bytes() const = 0;
+  // Rows of these segments one behind the other, [row][layer][keys, values] float16. Of a segment
+  // only sequence, position, rows and blocks count. Errors: kInvalidFrame (shapes), kConflict (a
+  // segment reaches beyond what is held).
+  virtual Result<SharedBuffer> read_kv(std::span<const Segment> segments) const = 0;
+  // Stores what read_kv() of an equal stage gave; rows that are held already are left as they are.
+  // Errors, none of which changes state: as run().
+  virtual Result<void> write_kv(std::span<const Segment> segments, ByteSpan rows) = 0;
   virtual StageMemory memory() const = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "models/forward.h"
 #include "models/kv_cache.h"
+#include "models/kv_segments.h"
 #include "models/sampler.h"
 #include "models/weights.h"
 
@@ -32,7 +33,7 @@ class TransformerStage final : public StageProgram {
         weights_(std::move(weights)),
         cache_(std::move(cache)),
         forward_(config_, *operators_, rows_max_, part_.last),
-        claimed_by_(cache_.blocks(), 0) {
+        checks_({.positions_max = config_.context_max, .blocks = cache_.blocks()}) {
     if (part_.last) last_hidden_ = SharedBuffer::allocate(hidden_bytes(rows_max_));
   }
 
@@ -44,6 +45,10 @@ class TransformerStage final : public StageProgram {
                           const SharedBuffer& hidden) override;
   void reset() override { cache_.clear(); }
   uint32_t kv_length(SequenceId sequence) const override { return cache_.length(sequence); }
+  std::vector<SequenceHolding> holdings() const override { return cache_.holdings(); }
+  uint32_t kv_row_bytes() const override { return cache_.row_bytes(); }
+  Result<SharedBuffer> read_kv(std::span<const Segment> segments) const override;
+  Result<void> write_kv(std::span<const Segment> segments, ByteSpan rows) override;
   StageMemory memory() const override {
     return {.weight_bytes = weights_.bytes,
             .kv_bytes = cache_.bytes(),
@@ -53,17 +58,16 @@ class TransformerStage final : public StageProgram {
  private:
   size_t hidden_bytes(size_t rows) const { return rows * config_.hidden * sizeof(float); }
 
-  Result<size_t> check_batch(const MicroBatch& batch);
-  Result<void> check_segment(const Segment& segment, size_t index);
+  Result<void> check_sampled(const MicroBatch& batch) const;
   Result<void> check_input(size_t rows, std::span<const uint32_t> tokens,
                            const SharedBuffer& hidden) const;
-  Result<void> check_gaps(const MicroBatch& batch) const;
+  Result<void> check_gaps(std::span<const Segment> segments) const;
 
   void place_rows(const MicroBatch& batch);
   void run_layers(TensorView<float> x, std::span<const uint32_t> tokens,
                   const SharedBuffer& hidden);
   Result<std::vector<SampledToken>> sample(const MicroBatch& batch, TensorView<const float> x);
-  void commit(const MicroBatch& batch);
+  void commit(std::span<const Segment> segments);
 
   const ModelConfig config_;
   const StagePart part_;
@@ -78,16 +82,15 @@ class TransformerStage final : public StageProgram {
   // Of the micro-batch that runs; kept to keep their memory.
   std::vector<RowPlace> places_;
   std::vector<RowRange> unstored_;
-  std::vector<SequenceId> sequences_;
-  std::vector<uint64_t> claimed_by_;  // by block: the check and segment that named it last
-  uint64_t checks_ = 0;
+  mutable SegmentChecks checks_;
 };
 
 Result<StageOutput> TransformerStage::run(const MicroBatch& batch, std::span<const uint32_t> tokens,
                                           const SharedBuffer& hidden) {
-  TROUPE_TRY(const size_t rows, check_batch(batch));
+  TROUPE_TRY(const size_t rows, checks_.check(batch.segments, rows_max_));
+  TROUPE_TRY_VOID(check_sampled(batch));
   TROUPE_TRY_VOID(check_input(rows, tokens, hidden));
-  TROUPE_TRY_VOID(check_gaps(batch));
+  TROUPE_TRY_VOID(check_gaps(batch.segments));
   StageOutput output;
   if (rows > 0) {
     place_rows(batch);
@@ -99,57 +102,16 @@ Result<StageOutput> TransformerStage::run(const MicroBatch& batch, std::span<con
       TROUPE_TRY(output.sampled, sample(batch, x));
     }
   }
-  commit(batch);
+  commit(batch.segments);
+  for (const SequenceId sequence : batch.released) cache_.forget(sequence);
   return output;
 }
 
-// All that can be said without looking at the input or the cache. The number of rows.
-Result<size_t> TransformerStage::check_batch(const MicroBatch& batch) {
-  uint64_t rows = 0;
-  sequences_.clear();
+Result<void> TransformerStage::check_sampled(const MicroBatch& batch) const {
   for (size_t i = 0; i < batch.segments.size(); ++i) {
-    const Segment& segment = batch.segments[i];
-    rows += segment.rows;
-    if (rows > rows_max_)
-      return invalid_frame("segment {} brings the micro-batch to {} rows, limit {}", i, rows,
-                           rows_max_);
-    TROUPE_TRY_VOID(check_segment(segment, i));
-    sequences_.push_back(segment.sequence);
-  }
-  std::sort(sequences_.begin(), sequences_.end());
-  const auto twice = std::adjacent_find(sequences_.begin(), sequences_.end());
-  if (twice != sequences_.end())
-    return invalid_frame("sequence {} is in the micro-batch twice", to_string(*twice));
-  // Two segments that name one block, or one that names it twice, would overwrite each other.
-  ++checks_;
-  for (const Segment& segment : batch.segments)
-    for (const uint32_t block : segment.blocks) {
-      if (claimed_by_[block] == checks_)
-        return invalid_frame("kv block {} is named twice in the micro-batch", block);
-      claimed_by_[block] = checks_;
-    }
-  return static_cast<size_t>(rows);
-}
-
-Result<void> TransformerStage::check_segment(const Segment& segment, size_t index) {
-  if (!segment.sequence) return invalid_frame("segment {} names no sequence", index);
-  if (segment.rows == 0)
-    return invalid_frame("segment {} has no rows; at least 1 is needed", index);
-  const uint64_t end = uint64_t{segment.position} + segment.rows;
-  if (end > config_.context_max)
-    return invalid_frame("segment {} ends at position {}, the model's context is {}", index, end,
-                         config_.context_max);
-  if (segment.blocks.size() > cache_.blocks() || segment.blocks.size() * kKvBlockTokens < end)
-    return invalid_frame("segment {} has {} kv blocks for {} positions; {} are needed and {} exist",
-                         index, segment.blocks.size(), end,
-                         (end + kKvBlockTokens - 1) / kKvBlockTokens, cache_.blocks());
-  for (const uint32_t block : segment.blocks)
-    if (block >= cache_.blocks())
-      return invalid_frame("segment {} names kv block {}; there are {}", index, block,
-                           cache_.blocks());
-  if (segment.sample) {
-    const Result<void> sampling = check_sampling(segment.sampling);
-    if (!sampling.ok()) return invalid_frame("segment {}: {}", index, sampling.error().message);
+    if (!batch.segments[i].sample) continue;
+    const Result<void> sampling = check_sampling(batch.segments[i].sampling);
+    if (!sampling.ok()) return invalid_frame("segment {}: {}", i, sampling.error().message);
   }
   return {};
 }
@@ -171,8 +133,8 @@ Result<void> TransformerStage::check_input(size_t rows, std::span<const uint32_t
   return {};
 }
 
-Result<void> TransformerStage::check_gaps(const MicroBatch& batch) const {
-  for (const Segment& segment : batch.segments) {
+Result<void> TransformerStage::check_gaps(std::span<const Segment> segments) const {
+  for (const Segment& segment : segments) {
     const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
     if (segment.position > held)
       return Error{
@@ -252,10 +214,53 @@ Result<std::vector<SampledToken>> TransformerStage::sample(const MicroBatch& bat
   return sampled;
 }
 
-void TransformerStage::commit(const MicroBatch& batch) {
-  for (const Segment& segment : batch.segments)
+void TransformerStage::commit(std::span<const Segment> segments) {
+  for (const Segment& segment : segments)
     cache_.filled(segment.sequence, segment.position + segment.rows);
-  for (const SequenceId sequence : batch.released) cache_.forget(sequence);
+}
+
+Result<SharedBuffer> TransformerStage::read_kv(std::span<const Segment> segments) const {
+  TROUPE_TRY(const size_t rows, checks_.check(segments, kStageRowsMax));
+  for (const Segment& segment : segments) {
+    const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
+    const uint64_t end = uint64_t{segment.position} + segment.rows;
+    if (end > held)
+      return Error{ErrorCode::kConflict,
+                   fmt::format("rows [{}, {}) of sequence {} are wanted, {} are held",
+                               segment.position, end, to_string(segment.sequence), held)};
+  }
+  SharedBuffer buffer = SharedBuffer::allocate(rows * cache_.row_bytes());
+  std::byte* out = buffer.mutable_data();
+  for (const Segment& segment : segments) {
+    const size_t bytes = segment.rows * cache_.row_bytes();
+    cache_.read_rows(segment.blocks, segment.position, {out, bytes});
+    out += bytes;
+  }
+  return buffer;
+}
+
+Result<void> TransformerStage::write_kv(std::span<const Segment> segments, ByteSpan rows) {
+  TROUPE_TRY(const size_t count, checks_.check(segments, kStageRowsMax));
+  if (rows.size() != count * cache_.row_bytes())
+    return invalid_frame("{} bytes of keys and values for {} rows of {} bytes; {} are needed",
+                         rows.size(), count, cache_.row_bytes(), count * cache_.row_bytes());
+  TROUPE_TRY_VOID(check_gaps(segments));
+  // As in place_rows(): what is held is asked for before any table is claimed.
+  std::vector<uint32_t> held;
+  held.reserve(segments.size());
+  for (const Segment& segment : segments)
+    held.push_back(cache_.length_under(segment.sequence, segment.blocks));
+  for (const Segment& segment : segments) cache_.claim(segment.sequence, segment.blocks);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Segment& segment = segments[i];
+    const size_t again = std::min(segment.rows, held[i] - segment.position);
+    const size_t bytes = segment.rows * cache_.row_bytes();
+    cache_.write_rows(segment.blocks, segment.position + static_cast<uint32_t>(again),
+                      rows.first(bytes).subspan(again * cache_.row_bytes()));
+    rows = rows.subspan(bytes);
+  }
+  commit(segments);
+  return {};
 }
 
 }  // namespace

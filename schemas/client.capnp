@@ -75,6 +75,15 @@ interface Session {
 
   ping @5 () -> ();
   # Does nothing; a client that waits for tokens tells a quiet server from a frozen one with it.
+
+  drainNode @6 (node :Text, drained :Bool) -> (failure :Failure);
+  # True: the node takes no new stages, and those it has move to other nodes while they serve. False: it takes
+  # stages again; what moved away stays away. Answers when that is noted; `status` shows how far it is. The
+  # head keeps it in memory: a head that starts anew has forgotten it. Again is harmless.
+
+  moveStage @7 (model :Text, stage :UInt32, node :Text) -> (failure :Failure);
+  # Moves one stage to that node: it is loaded there while it still serves where it is. Answers when the move
+  # has begun; `StageStatus` shows where it goes, and why not if it is undone.
 }
 
 # ---- generating --------------------------------------------------------------------------------------------
@@ -164,6 +173,7 @@ struct NodeStatus {
   cores @8 :UInt32;
   uptimeMs @9 :UInt64;
   restarts @10 :UInt32;
+  draining @11 :Bool;  # takes no new stages; those it has are moving away
 }
 
 enum DeploymentState {
@@ -204,6 +214,8 @@ struct StageStatus {
   kvBytes @15 :UInt64;
   residentBytes @16 :UInt64;
   fencedFrames @17 :UInt64;
+  movingTo @18 :Text;     # where it is being placed, if that is another node; else empty
+  moveTrouble @19 :Text;  # why a planned move did not take it away; else empty
 }
 
 struct BatcherStatus {

@@ -62,6 +62,7 @@ struct StageSpec {
   threads @7 :UInt32;     # of computation; at most 4096
   rowsMax @8 :UInt32;     # of one micro-batch; at most 2^20
   kernels @9 :Text;       # kernel set, "auto" for the best one there is; at most 64 bytes
+  journalBytes @10 :UInt64;  # of its output that it keeps for the next stage; 0: nothing
 }
 
 struct StageReady {
@@ -102,12 +103,33 @@ struct View {
   batcher @2 :UInt64;        # incarnation: where the last stage sends sampled tokens
   batcherAddress @3 :Data;   # of the batcher's transport, opaque; at most 4096 bytes
   seats @4 :List(Seat);      # by stage; 1 to 1024
+  standbys @5 :List(Standby);  # ascending by stage, at most one a stage
+}
+
+struct Standby {
+  # Who follows a stage and can take its seat.
+  stage @0 :UInt32;  # below the number of seats
+  seat @1 :Seat;
 }
 
 struct ViewInstalled {
   deployment @0 :Text;  # 1 to 256 bytes
   view @1 :UInt64;      # the number now in force there
-  stage @2 :UInt32;     # that installed it; below 1024
+  stage @2 :UInt32;     # obsolete
+  held @3 :List(StageHeld);  # of the node's seats in this view; at most 1024
+}
+
+struct StageHeld {
+  # What a stage has of the sequences it knows, when it installed a view.
+  stage @0 :UInt32;  # below 1024
+  sequences @1 :List(SequenceHeld);  # at most 65536
+}
+
+struct SequenceHeld {
+  sequence @0 :UInt64;
+  length @1 :UInt32;        # KV of positions [0, length)
+  journalFirst @2 :UInt32;  # its output of positions [journalFirst, journalEnd) is kept
+  journalEnd @3 :UInt32;
 }
 
 struct StopStage {
@@ -134,6 +156,9 @@ struct StageFigures {
   residentBytes @13 :UInt64; # resident memory of the process
   stepP50Ns @14 :UInt64;     # nanoseconds that a micro-batch took to compute, median
   stepP99Ns @15 :UInt64;     # the same, 99th percentile
+  journalBytes @16 :UInt64;  # of output kept for stages that may have to catch up
+  standby @17 :UInt64;       # incarnation of the standby that follows; 0: there is none
+  standbyBehind @18 :UInt64; # rows of the KV cache that the standby has not acknowledged
 }
 
 struct InjectFault {

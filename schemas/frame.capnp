@@ -14,6 +14,9 @@ enum FrameKind {
   activations @1;  # stage to stage: payload [rows][hidden] float32, segment after segment
   sampled @2;      # last stage to batcher: sampled tokens; no payload
   refused @3;      # any stage to batcher: the micro-batch could not run; no payload
+  replay @4;       # batcher to a stage: send these rows from your journal to the next stage
+  kvRows @5;       # stage to its standby: payload [rows][columns of 4 bytes], rows of its KV cache
+  kvStored @6;     # standby to its stage: segments' positions are the lengths it holds now
 }
 
 struct FrameHeader {
@@ -32,6 +35,7 @@ struct FrameHeader {
   refusalCode @12 :UInt8;       # refused: ErrorCode of base/result.h, 0 … 13
   refusingStage @13 :UInt32;    # refused: index of the stage, 0 and up
   sentUnixUs @14 :Int64;        # sender's wall clock, microseconds since 1970; for figures only
+  exitStage @15 :UInt32 = 0xffffffff;  # the micro-batch ends at this stage, which answers `sampled`
 }
 
 # The rows of one sequence in a micro-batch.

@@ -77,17 +77,25 @@ Result<void> check(const StageReady& body) {
   return check_number("bytes of data address", body.data_address.size(), 0, kAddressMax);
 }
 
+Result<void> check_seat(const Seat& seat) {
+  TROUPE_TRY_VOID(check_node_id(seat.node));
+  TROUPE_TRY_VOID(check_layers(seat.layers));
+  return check_number("bytes of data address", seat.data_address.size(), 0, kAddressMax);
+}
+
 Result<void> check(const InstallView& body) {
   const View& view = body.view;
   TROUPE_TRY_VOID(check_name("deployment", view.deployment, 1, kDeploymentMax));
   TROUPE_TRY_VOID(
       check_number("bytes of batcher address", view.batcher_address.size(), 0, kAddressMax));
   TROUPE_TRY_VOID(check_number("seats", view.seats.size(), 1, kStagesMax));
-  for (const Seat& seat : view.seats) {
-    TROUPE_TRY_VOID(check_node_id(seat.node));
-    TROUPE_TRY_VOID(check_layers(seat.layers));
+  for (const Seat& seat : view.seats) TROUPE_TRY_VOID(check_seat(seat));
+  uint64_t least = 0;
+  for (const Standby& standby : view.standbys) {
     TROUPE_TRY_VOID(
-        check_number("bytes of data address", seat.data_address.size(), 0, kAddressMax));
+        check_number("stage of a standby", standby.stage, least, view.seats.size() - 1));
+    TROUPE_TRY_VOID(check_seat(standby.seat));
+    least = uint64_t{standby.stage} + 1;
   }
   return {};
 }
@@ -101,7 +109,13 @@ Result<void> check(const StageLost& body) {
   return check_stage(body.deployment, body.stage);
 }
 Result<void> check(const ViewInstalled& body) {
-  return check_stage(body.deployment, body.stage);
+  TROUPE_TRY_VOID(check_name("deployment", body.deployment, 1, kDeploymentMax));
+  TROUPE_TRY_VOID(check_number("stages that hold something", body.held.size(), 0, kStagesMax));
+  for (const StageHeld& held : body.held) {
+    TROUPE_TRY_VOID(check_number("stage", held.stage, 0, kStagesMax - 1));
+    TROUPE_TRY_VOID(check_number("sequences held", held.sequences.size(), 0, kSequencesHeldMax));
+  }
+  return {};
 }
 Result<void> check(const StopStage& body) {
   return check_stage(body.deployment, body.stage);
@@ -182,6 +196,7 @@ void write(schema::ControlMessage::Body::Builder body, const AssignStage& value)
   to.setThreads(value.spec.threads);
   to.setRowsMax(value.spec.rows_max);
   to.setKernels(value.spec.kernels);
+  to.setJournalBytes(value.spec.journal_bytes);
 }
 AssignStage read(schema::StageSpec::Reader from) {
   return {.spec = {.deployment = name_from(from.getDeployment()),
@@ -193,7 +208,8 @@ AssignStage read(schema::StageSpec::Reader from) {
                    .kv_blocks = from.getKvBlocks(),
                    .threads = from.getThreads(),
                    .rows_max = from.getRowsMax(),
-                   .kernels = name_from(from.getKernels())}};
+                   .kernels = name_from(from.getKernels()),
+                   .journal_bytes = from.getJournalBytes()}};
 }
 
 void write(schema::ControlMessage::Body::Builder body, const StageReady& value) {
@@ -234,6 +250,23 @@ StageLost read(schema::StageLost::Reader from) {
           .restarting = from.getRestarting()};
 }
 
+void write(schema::Seat::Builder to, const Seat& seat) {
+  to.setNode(seat.node);
+  to.setNodeIncarnation(seat.node_incarnation.value);
+  to.setIncarnation(seat.incarnation.value);
+  write(to.initLayers(), seat.layers);
+  to.setDataAddress(data_of(seat.data_address));
+  to.setProcess(seat.process);
+}
+Seat read(schema::Seat::Reader from) {
+  return {.node = name_from(from.getNode()),
+          .node_incarnation = {from.getNodeIncarnation()},
+          .incarnation = {from.getIncarnation()},
+          .layers = layers_from(from.getLayers()),
+          .data_address = bytes_from(from.getDataAddress()),
+          .process = from.getProcess()};
+}
+
 void write(schema::ControlMessage::Body::Builder body, const InstallView& value) {
   auto to = body.initInstallView();
   to.setDeployment(value.view.deployment);
@@ -241,14 +274,11 @@ void write(schema::ControlMessage::Body::Builder body, const InstallView& value)
   to.setBatcher(value.view.batcher.value);
   to.setBatcherAddress(data_of(value.view.batcher_address));
   auto seats = to.initSeats(static_cast<uint32_t>(value.view.seats.size()));
-  for (uint32_t i = 0; i < seats.size(); ++i) {
-    const Seat& seat = value.view.seats[i];
-    seats[i].setNode(seat.node);
-    seats[i].setNodeIncarnation(seat.node_incarnation.value);
-    seats[i].setIncarnation(seat.incarnation.value);
-    write(seats[i].initLayers(), seat.layers);
-    seats[i].setDataAddress(data_of(seat.data_address));
-    seats[i].setProcess(seat.process);
+  for (uint32_t i = 0; i < seats.size(); ++i) write(seats[i], value.view.seats[i]);
+  auto standbys = to.initStandbys(static_cast<uint32_t>(value.view.standbys.size()));
+  for (uint32_t i = 0; i < standbys.size(); ++i) {
+    standbys[i].setStage(value.view.standbys[i].stage);
+    write(standbys[i].initSeat(), value.view.standbys[i].seat);
   }
 }
 InstallView read(schema::View::Reader from) {
@@ -256,17 +286,15 @@ InstallView read(schema::View::Reader from) {
             .number = {from.getNumber()},
             .batcher = {from.getBatcher()},
             .batcher_address = bytes_from(from.getBatcherAddress()),
-            .seats = {}};
+            .seats = {},
+            .standbys = {}};
+  // One too many is enough for check() to refuse; a hostile count takes no memory.
   const auto seats = from.getSeats();
-  // One seat too many is enough for check() to refuse; a hostile count takes no memory.
-  const uint32_t count = std::min<uint32_t>(seats.size(), kStagesMax + 1);
-  for (uint32_t i = 0; i < count; ++i)
-    view.seats.push_back({.node = name_from(seats[i].getNode()),
-                          .node_incarnation = {seats[i].getNodeIncarnation()},
-                          .incarnation = {seats[i].getIncarnation()},
-                          .layers = layers_from(seats[i].getLayers()),
-                          .data_address = bytes_from(seats[i].getDataAddress()),
-                          .process = seats[i].getProcess()});
+  for (uint32_t i = 0; i < std::min<uint32_t>(seats.size(), kStagesMax + 1); ++i)
+    view.seats.push_back(read(seats[i]));
+  const auto standbys = from.getStandbys();
+  for (uint32_t i = 0; i < std::min<uint32_t>(standbys.size(), kStagesMax + 1); ++i)
+    view.standbys.push_back({standbys[i].getStage(), read(standbys[i].getSeat())});
   return {.view = std::move(view)};
 }
 
@@ -274,12 +302,38 @@ void write(schema::ControlMessage::Body::Builder body, const ViewInstalled& valu
   auto to = body.initViewInstalled();
   to.setDeployment(value.deployment);
   to.setView(value.view.value);
-  to.setStage(value.stage);
+  auto held = to.initHeld(static_cast<uint32_t>(value.held.size()));
+  for (uint32_t i = 0; i < held.size(); ++i) {
+    held[i].setStage(value.held[i].stage);
+    const auto& known = value.held[i].sequences;
+    auto sequences = held[i].initSequences(static_cast<uint32_t>(known.size()));
+    for (uint32_t j = 0; j < sequences.size(); ++j) {
+      sequences[j].setSequence(known[j].sequence.value);
+      sequences[j].setLength(known[j].length);
+      sequences[j].setJournalFirst(known[j].journal_first);
+      sequences[j].setJournalEnd(known[j].journal_end);
+    }
+  }
+}
+StageHeld read(schema::StageHeld::Reader from) {
+  StageHeld held{.stage = from.getStage(), .sequences = {}};
+  const auto sequences = from.getSequences();
+  const size_t count = std::min<size_t>(sequences.size(), kSequencesHeldMax + 1);
+  held.sequences.reserve(count);
+  for (uint32_t i = 0; i < count; ++i)
+    held.sequences.push_back({{sequences[i].getSequence()},
+                              sequences[i].getLength(),
+                              sequences[i].getJournalFirst(),
+                              sequences[i].getJournalEnd()});
+  return held;
 }
 ViewInstalled read(schema::ViewInstalled::Reader from) {
-  return {.deployment = name_from(from.getDeployment()),
-          .view = {from.getView()},
-          .stage = from.getStage()};
+  ViewInstalled installed{
+      .deployment = name_from(from.getDeployment()), .view = {from.getView()}, .held = {}};
+  const auto held = from.getHeld();
+  for (uint32_t i = 0; i < std::min<uint32_t>(held.size(), kStagesMax + 1); ++i)
+    installed.held.push_back(read(held[i]));
+  return installed;
 }
 
 void write(schema::ControlMessage::Body::Builder body, const StopStage& value) {
@@ -304,6 +358,9 @@ void write(schema::ControlMessage::Body::Builder body, const StageFigures& value
   to.setHopP99Ns(value.hop_p99_ns);
   to.setStepP50Ns(value.step_p50_ns);
   to.setStepP99Ns(value.step_p99_ns);
+  to.setJournalBytes(value.journal_bytes);
+  to.setStandby(value.standby.value);
+  to.setStandbyBehind(value.standby_behind);
   to.setFencedFrames(value.fenced_frames);
   to.setGarbageFrames(value.garbage_frames);
   to.setWeightBytes(value.weight_bytes);
@@ -326,7 +383,10 @@ StageFigures read(schema::StageFigures::Reader from) {
           .garbage_frames = from.getGarbageFrames(),
           .weight_bytes = from.getWeightBytes(),
           .kv_bytes = from.getKvBytes(),
-          .resident_bytes = from.getResidentBytes()};
+          .resident_bytes = from.getResidentBytes(),
+          .journal_bytes = from.getJournalBytes(),
+          .standby = {from.getStandby()},
+          .standby_behind = from.getStandbyBehind()};
 }
 
 void write(schema::ControlMessage::Body::Builder body, const InjectFault& value) {

@@ -38,6 +38,7 @@ struct StageSpec {
   uint32_t threads = 1;
   uint32_t rows_max = 0;  // of a micro-batch
   std::string kernels = "auto";
+  uint64_t journal_bytes = 0;  // of its output that it keeps for the next stage; 0: nothing
 };
 
 // head -> node -> stage process: load this. Answer: StageReady or ControlError.
@@ -63,6 +64,19 @@ struct StageLost {
   bool restarting =
       false;  // a StageReady with a new incarnation follows, or a StageLost with restarting = false
 };
+// What a stage has of a sequence when it installs a view: KV of positions [0, length), and its
+// output of positions [journal_first, journal_end) in its journal.
+struct SequenceHeld {
+  SequenceId sequence;
+  uint32_t length = 0;
+  uint32_t journal_first = 0, journal_end = 0;
+  friend bool operator==(const SequenceHeld&, const SequenceHeld&) = default;
+};
+struct StageHeld {
+  uint32_t stage = 0;
+  std::vector<SequenceHeld> sequences;
+  friend bool operator==(const StageHeld&, const StageHeld&) = default;
+};
 // head -> everyone: from now on this view. Answer: ViewInstalled.
 struct InstallView {
   View view;
@@ -70,7 +84,7 @@ struct InstallView {
 struct ViewInstalled {
   std::string deployment;
   ViewNumber view;
-  uint32_t stage = 0;
+  std::vector<StageHeld> held;  // of the node's seats in this view
 };
 // head -> node -> stage process: end it; no answer.
 struct StopStage {
@@ -89,6 +103,9 @@ struct StageFigures {
   uint64_t step_p50_ns = 0, step_p99_ns = 0;  // computing one micro-batch
   uint64_t fenced_frames = 0, garbage_frames = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0, resident_bytes = 0;
+  uint64_t journal_bytes = 0;   // of output kept for stages that may have to catch up
+  Incarnation standby;          // that follows this stage; 0: there is none
+  uint64_t standby_behind = 0;  // rows of the KV cache that it has not acknowledged
 };
 // operator -> … -> stage, only in daemons started with --allow-fault-injection.
 struct InjectFault {
@@ -130,6 +147,7 @@ inline constexpr size_t kModelPathMax = 4096;    // bytes
 inline constexpr size_t kControlTextMax = 4096;  // bytes of text for people; longer text is cut
 inline constexpr uint32_t kStagesMax = 1024;     // of a replica
 inline constexpr uint32_t kLayersMax = 65536;
+inline constexpr size_t kSequencesHeldMax = 65536;  // of one stage
 
 // kInvalidArgument: above a limit, or a name that is none; the message says which field. Text for
 // people (causes, reasons, error messages) is never the reason: it is cut and cleaned of what is

@@ -66,7 +66,7 @@ Result<void> check_segment(const FrameSegment& segment, FrameKind kind) {
     return invalid(fmt::format("segment of {} rows with {} tokens", segment.rows, tokens));
   if (kind == FrameKind::kSampled && tokens > 1)
     return invalid(fmt::format("{} sampled tokens in a segment, at most 1", tokens));
-  if ((kind == FrameKind::kActivations || kind == FrameKind::kRefused) && tokens != 0)
+  if (kind != FrameKind::kTokens && kind != FrameKind::kSampled && tokens != 0)
     return invalid(fmt::format("{} tokens in a frame that carries none", tokens));
   return check_sampling(segment.sampling);
 }
@@ -86,8 +86,9 @@ Result<void> check_counts(const FrameHeader& header, size_t payload_bytes) {
 }  // namespace
 
 Result<void> check_frame(const FrameHeader& header, size_t payload_bytes) {
-  if (static_cast<uint8_t>(header.kind) > static_cast<uint8_t>(FrameKind::kRefused))
-    return invalid(fmt::format("frame kind {}, known 0 to 3", static_cast<int>(header.kind)));
+  if (header.kind > kFrameKindLast)
+    return invalid(fmt::format("frame kind {}, known 0 to {}", static_cast<int>(header.kind),
+                               static_cast<int>(kFrameKindLast)));
   TROUPE_TRY_VOID(check_counts(header, payload_bytes));
   uint64_t rows = 0;
   for (const FrameSegment& segment : header.segments) {
@@ -96,7 +97,7 @@ Result<void> check_frame(const FrameHeader& header, size_t payload_bytes) {
   }
   // At most 4096 · 65536 rows of 2^32 columns: the product of the two fits 64 bits only without
   // the 4.
-  const bool carries = header.kind == FrameKind::kActivations;
+  const bool carries = header.kind == FrameKind::kActivations || header.kind == FrameKind::kKvRows;
   const uint64_t columns = carries ? header.hidden : 0;
   // Keeps the product below 2^57: at most 2^12 segments of 2^16 rows.
   if (columns > kFramePayloadMax) return over_limit("columns", columns, kFramePayloadMax);
@@ -160,6 +161,7 @@ void write_header(wire::FrameHeader::Builder out, const FrameHeader& header) {
   out.setRefusalCode(static_cast<uint8_t>(header.refusal_code));
   out.setRefusingStage(header.refusing_stage);
   out.setSentUnixUs(header.sent_unix_us);
+  out.setExitStage(header.exit_stage);
 }
 
 Result<void> read_numbers(const capnp::List<uint32_t>::Reader& list, const char* what, size_t limit,
@@ -187,8 +189,9 @@ Result<FrameSegment> read_segment(wire::Segment::Reader in) {
 
 Result<void> read_fields(wire::FrameHeader::Reader in, FrameHeader& header) {
   const auto kind = static_cast<uint16_t>(in.getKind());
-  if (kind > static_cast<uint16_t>(FrameKind::kRefused))
-    return invalid(fmt::format("frame kind {}, known 0 to 3", kind));
+  if (kind > static_cast<uint16_t>(kFrameKindLast))
+    return invalid(
+        fmt::format("frame kind {}, known 0 to {}", kind, static_cast<int>(kFrameKindLast)));
   if (in.getRefusalCode() > static_cast<uint8_t>(ErrorCode::kInternal))
     return invalid(fmt::format("refusal code {}, known 0 to {}", in.getRefusalCode(),
                                static_cast<int>(ErrorCode::kInternal)));
@@ -205,6 +208,7 @@ Result<void> read_fields(wire::FrameHeader::Reader in, FrameHeader& header) {
   header.refusal_code = static_cast<ErrorCode>(in.getRefusalCode());
   header.refusing_stage = in.getRefusingStage();
   header.sent_unix_us = in.getSentUnixUs();
+  header.exit_stage = in.getExitStage();
   return {};
 }
 

@@ -19,7 +19,12 @@ enum class FrameKind : uint8_t {
   kActivations,  // stage to stage: payload [rows][hidden] float32
   kSampled,      // last stage to batcher: sampled tokens, no payload
   kRefused,      // any stage to batcher: the micro-batch could not run; `refusal` says why
+  kReplay,       // batcher to a stage: send these rows from your journal to the next stage
+  kKvRows,       // stage to its standby: payload [rows][hidden] of 4 bytes, rows of its KV cache
+  kKvStored,     // standby to its stage: segments' positions are the lengths it holds now
 };
+inline constexpr FrameKind kFrameKindLast = FrameKind::kKvStored;
+inline constexpr uint32_t kNoExit = UINT32_MAX;
 
 struct FrameSegment {
   SequenceId sequence;
@@ -39,7 +44,8 @@ struct FrameHeader {
   Incarnation receiver;
   uint64_t edge_sequence = 0;  // 1, 2, … per (view, sender, receiver): repeats and gaps show
   MicroBatchId micro_batch;
-  uint32_t hidden = 0;  // columns of the payload, 0 without one
+  uint32_t exit_stage = kNoExit;  // the micro-batch ends at this stage, which answers kSampled
+  uint32_t hidden = 0;            // columns of the payload, 0 without one
   std::vector<FrameSegment> segments;
   std::vector<SequenceId> released;
   std::string refusal;  // kRefused: what was wrong, for the log and the client

@@ -63,7 +63,8 @@ Result<void> Batching::add(BatchRequest request) {
                                      .sampling = request.sampling,
                                      .stop_tokens = std::move(request.stop_tokens),
                                      .id = {},
-                                     .blocks = {}});
+                                     .blocks = {},
+                                     .gap = {}});
   return {};
 }
 
@@ -82,17 +83,41 @@ std::optional<BatchEvent> Batching::cancel(const RequestId& id) {
   return event;
 }
 
-void Batching::start_view() {
+void Batching::start_view(std::span<const StageHoldings> held) {
   has_view_ = true;
   in_flight_.clear();
   for (auto& [order, sequence] : sequences_) {
     sequence.in_flight = false;
-    sequence.fed = 0;
-    sequence.refusals = 0;  // these are other lives of the stages
+    sequence.refusals = 0;  // these may be other lives of the stages
   }
   const std::set<Order> leaving = leaving_;
   for (const Order order : leaving) landed(order);
-  released_.clear();  // stages hold nothing
+  std::set<SequenceId> running;
+  for (const Order order : running_) {
+    Sequence& sequence = sequences_.at(order);
+    running.insert(sequence.id);
+    resume(sequence, held);
+  }
+  // What was released with a micro-batch that is lost, or has no owner any more.
+  std::set<SequenceId> forgotten;
+  for (const StageHoldings& stage : held)
+    for (const auto& [id, range] : stage)
+      if (!running.contains(id)) forgotten.insert(id);
+  released_.assign(forgotten.begin(), forgotten.end());
+}
+
+void Batching::resume(Sequence& sequence, std::span<const StageHoldings> held) {
+  sequence.gap.reset();
+  if (held.empty()) {
+    sequence.fed = 0;
+    return;
+  }
+  std::vector<HeldRange> by_stage;
+  for (const StageHoldings& stage : held) {
+    const auto found = stage.find(sequence.id);
+    by_stage.push_back(found == stage.end() ? HeldRange{} : found->second);
+  }
+  sequence.gap = find_gap(sequence.fed, by_stage);
 }
 
 void Batching::stop_view() {
@@ -122,7 +147,13 @@ void Batching::take_answer(Order order, const PlannedSegment& segment, const Sam
   Sequence& sequence = sequences_.at(order);
   sequence.in_flight = false;
   if (sequence.ended) return;
-  sequence.fed = segment.position + static_cast<uint32_t>(segment.tokens.size());
+  const uint32_t done = segment.position + static_cast<uint32_t>(segment.tokens.size());
+  if (sequence.gap) {
+    sequence.gap->from = done;
+    if (sequence.gap->rows() == 0) sequence.gap.reset();
+    return;
+  }
+  sequence.fed = done;
   if (!segment.sample) return;
   if (row == nullptr) {
     take_refusal(sequence, "the last stage sent no token", events);
@@ -191,6 +222,7 @@ std::vector<BatchEvent> Batching::on_refused(MicroBatchId id, const std::string&
 void Batching::take_refusal(Sequence& sequence, const std::string& why,
                             std::vector<BatchEvent>& events) {
   sequence.fed = 0;
+  sequence.gap.reset();
   if (++sequence.refusals <= kRefusalsMax) return;
   events.push_back(end(sequence, FinishReason::kFailed,
                        fmt::format("refused {} times in a row: {}", sequence.refusals, why)));
@@ -229,6 +261,7 @@ void Batching::stop_running(Order order) {
   sequence.blocks.clear();
   sequence.id = {};
   sequence.fed = 0;
+  sequence.gap.reset();
   sequence.preempted = false;
 }
 

@@ -4,9 +4,10 @@
 //
 // The idea. Every running sequence has a token log (prompt and what was generated). A sequence is
 // *fed* up to some position; what is not fed yet is prefill work, and when only the newest token is
-// left it is decode work. So a replay after a failure is nothing special: start_view() sets fed to
-// zero and the same log is fed again, in chunks; sampling happens only behind the last known token.
-// Exact kernels make the continuation byte-identical (numerics.md).
+// left it is decode work. After a failure some stages lack part of what was fed: start_view() hears
+// what each holds, and only the gaps are executed again (resume.h), the shortest first, before the
+// sequence goes on behind its last known token. Exact kernels make the continuation byte-identical
+// (numerics.md).
 //
 // Bounds: at most in_flight_max micro-batches are out; never two with the same sequence; at most
 // rows_max rows each; the queue holds at most queue_max requests; KV blocks come from one
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "actors/logic/block_pool.h"
+#include "actors/logic/resume.h"
 #include "actors/logic/token_log.h"
 #include "base/ids.h"
 #include "base/result.h"
@@ -66,6 +68,10 @@ struct PlannedBatch {
   MicroBatchId id;
   std::vector<PlannedSegment> segments;
   std::vector<SequenceId> released;  // finished since the last micro-batch: stages forget them
+  // Of a replay: its rows enter from the journal of stage entry - 1 (0: they are tokens, as always)
+  // and end at stage `exit`, which answers without tokens.
+  uint32_t entry = 0;
+  uint32_t exit = kToTheEnd;
 };
 
 struct BatchEvent {
@@ -105,9 +111,10 @@ class Batching {
   // that is in flight are freed when its micro-batch came back. Nothing for an unknown id.
   std::optional<BatchEvent> cancel(const RequestId& id);
 
-  // A new view: nothing is in flight any more, stages hold nothing, every running sequence is fed
-  // again from its log. Until the first call nothing is planned.
-  void start_view();
+  // A new view: nothing is in flight any more. `held` by stage is what the stages hold; empty:
+  // nothing, so every running sequence is fed again from its log. Until the first call nothing is
+  // planned.
+  void start_view(std::span<const StageHoldings> held = {});
   // No view at the moment: plan nothing until start_view().
   void stop_view();
 
@@ -153,12 +160,14 @@ class Batching {
     uint32_t fed = 0;              // positions whose micro-batch came back
     uint32_t fed_most = 0;         // positions ever sent, to tell replayed rows
     uint32_t refusals = 0;         // since the last new token
+    std::optional<Gap> gap;        // to be filled before anything else is fed
     bool in_flight = false;
     bool preempted = false;  // goes back to the queue as soon as it is not in flight any more
     bool ended = false;      // cancelled while in flight: only its blocks are still here
 
     uint32_t unfed() const { return log.size() - fed; }
-    bool decodes() const { return unfed() == 1; }
+    bool decodes() const { return unfed() == 1 && !gap; }
+    bool may_run() const { return !in_flight && !gap && refusals < 2; }
   };
 
   struct InFlight {
@@ -169,6 +178,7 @@ class Batching {
   };
 
   // batching.cpp: what happens to a sequence
+  static void resume(Sequence& sequence, std::span<const StageHoldings> held);
   Result<uint32_t> length_granted(const BatchRequest& request) const;
   void take_answer(Order order, const PlannedSegment& segment, const SampledRow* row,
                    std::vector<BatchEvent>& events);
@@ -184,10 +194,12 @@ class Batching {
   // batching_plan.cpp: what runs next
   struct Draft;
   bool plan_alone(Draft& draft);
+  bool plan_replay(Draft& draft);
   bool plan_decode(Draft& draft);
   void plan_prefill(Draft& draft);
   void start_queued();
   bool add_segment(Draft& draft, Order order, uint32_t rows);
+  void put(Draft& draft, Order order, uint32_t position, uint32_t rows, bool sample);
   bool ensure_blocks(Order order, uint32_t positions);
   std::vector<Order> ready(bool decoding) const;
   size_t lanes() const;

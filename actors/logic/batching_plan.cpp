@@ -31,7 +31,7 @@ struct Batching::Draft {
 std::optional<PlannedBatch> Batching::next(Instant now) {
   if (!has_view_ || in_flight_.size() >= limits_.in_flight_max) return std::nullopt;
   Draft draft{.batch = {}, .members = {}, .decodes = false, .rows_left = limits_.rows_max};
-  if (!plan_alone(draft)) {
+  if (!plan_alone(draft) && !plan_replay(draft)) {
     // While a running sequence lacks a block, nobody else is let in to take it.
     if (plan_decode(draft)) start_queued();
     plan_prefill(draft);
@@ -61,6 +61,31 @@ bool Batching::plan_alone(Draft& draft) {
       break;  // it was put back for want of blocks, and the set has changed
   }
   return false;
+}
+
+// What stages lack comes first, because somebody waits for it: the shortest gap, and what else
+// takes the same way.
+bool Batching::plan_replay(Draft& draft) {
+  std::vector<Order> waiting;
+  for (const Order order : running_)
+    if (sequences_.at(order).gap && !sequences_.at(order).in_flight) waiting.push_back(order);
+  if (waiting.empty()) return false;
+  std::stable_sort(waiting.begin(), waiting.end(), [&](Order a, Order b) {
+    return sequences_.at(a).gap->rows() < sequences_.at(b).gap->rows();
+  });
+  const Gap way = *sequences_.at(waiting.front()).gap;
+  draft.batch.entry = way.entry;
+  draft.batch.exit = way.exit;
+  for (const Order order : waiting) {
+    Sequence& sequence = sequences_.at(order);
+    const Gap& gap = *sequence.gap;
+    if (draft.rows_left == 0) break;
+    if (gap.entry != way.entry || gap.exit != way.exit) continue;
+    const uint32_t taken = std::min({gap.rows(), draft.rows_left, limits_.prefill_chunk_max});
+    put(draft, order, gap.from, taken, false);
+    figures_.rows_replayed += taken;
+  }
+  return true;
 }
 
 // False if a sequence had to be left out for want of a KV block.
@@ -103,8 +128,7 @@ std::vector<Batching::Order> Batching::ready(bool decoding) const {
   std::vector<Order> orders;
   for (const Order order : running_) {
     const Sequence& sequence = sequences_.at(order);
-    if (!sequence.in_flight && sequence.refusals < 2 && sequence.decodes() == decoding)
-      orders.push_back(order);
+    if (sequence.may_run() && sequence.decodes() == decoding) orders.push_back(order);
   }
   return orders;
 }
@@ -137,19 +161,8 @@ bool Batching::add_segment(Draft& draft, Order order, uint32_t rows) {
   const uint32_t taken = std::min({rows, draft.rows_left, limits_.prefill_chunk_max});
   const uint32_t end = sequence.fed + taken;
   if (!ensure_blocks(order, end)) return false;
-  const auto tokens = sequence.log.tokens().subspan(sequence.fed, taken);
-  const auto blocks = std::span(sequence.blocks).first(BlockPool::blocks_for(end));
-  draft.batch.segments.push_back({.sequence = sequence.id,
-                                  .position = sequence.fed,
-                                  .tokens = {tokens.begin(), tokens.end()},
-                                  .blocks = {blocks.begin(), blocks.end()},
-                                  .sample = end == sequence.log.size(),
-                                  .sampling = sequence.sampling});
-  draft.members.push_back(order);
-  draft.rows_left -= taken;
+  put(draft, order, sequence.fed, taken, end == sequence.log.size());
   draft.decodes = draft.decodes || sequence.decodes();
-  sequence.in_flight = true;
-
   const uint32_t prompt = sequence.log.prompt_size();
   figures_.rows_replayed += std::min(end, std::max(sequence.fed_most, sequence.fed)) - sequence.fed;
   if (end > sequence.fed_most) {
@@ -157,6 +170,22 @@ bool Batching::add_segment(Draft& draft, Order order, uint32_t rows) {
     sequence.fed_most = end;
   }
   return true;
+}
+
+// These rows of the sequence's log, whose blocks it has.
+void Batching::put(Draft& draft, Order order, uint32_t position, uint32_t rows, bool sample) {
+  Sequence& sequence = sequences_.at(order);
+  const auto tokens = sequence.log.tokens().subspan(position, rows);
+  const auto blocks = std::span(sequence.blocks).first(BlockPool::blocks_for(position + rows));
+  draft.batch.segments.push_back({.sequence = sequence.id,
+                                  .position = position,
+                                  .tokens = {tokens.begin(), tokens.end()},
+                                  .blocks = {blocks.begin(), blocks.end()},
+                                  .sample = sample,
+                                  .sampling = sequence.sampling});
+  draft.members.push_back(order);
+  draft.rows_left -= rows;
+  sequence.in_flight = true;
 }
 
 // Blocks for so many positions. When the pool is empty the youngest gives way, be it this one

@@ -113,6 +113,26 @@ class Seating {
     return {};
   }
 
+  // Only this stage, only there, beside the survivors.
+  Result<void> seat_one(uint32_t stage, const NodeId& node) {
+    for (const Placement& kept : request_.kept)
+      if (kept.stage != stage) keep(kept);
+    const auto found = std::find_if(request_.nodes.begin(), request_.nodes.end(),
+                                    [&](const NodeFacts& facts) { return facts.node == node; });
+    if (found == request_.nodes.end())
+      return Error{ErrorCode::kNotFound, fmt::format("no node {}", node)};
+    const auto index = static_cast<size_t>(found - request_.nodes.begin());
+    if (found->stages_max != 0 && room_[index].stages >= found->stages_max)
+      return Error{ErrorCode::kResourceExhausted,
+                   fmt::format("{} has no room: it holds {} of at most {} stages", node,
+                               room_[index].stages, found->stages_max)};
+    if (!has_room(index, stage))
+      return Error{ErrorCode::kResourceExhausted,
+                   fmt::format("{} has no room: stage {} needs {}, {} are free there", node, stage,
+                               human_bytes(bytes_[stage]), human_bytes(room_[index].memory))};
+    return {};
+  }
+
   const NodeId& node_of(uint32_t stage) const { return request_.nodes[*where_[stage]].node; }
 
  private:
@@ -252,6 +272,14 @@ Result<std::vector<Placement>> place(const PlacementRequest& request) {
   for (uint32_t stage = 0; stage < request.stages; ++stage)
     placements.push_back({stage, seating.node_of(stage), layers[stage]});
   return placements;
+}
+
+Result<Placement> place_on(const PlacementRequest& request, uint32_t stage, const NodeId& node) {
+  TROUPE_TRY(const std::vector<LayerRange> layers, split_layers(request));
+  if (stage >= layers.size())
+    return refuse(fmt::format("no stage {}, there are {}", stage, layers.size()));
+  TROUPE_TRY_VOID(Seating(request, layers).seat_one(stage, node));
+  return Placement{stage, node, layers[stage]};
 }
 
 }  // namespace troupe

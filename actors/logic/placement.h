@@ -59,4 +59,9 @@ Result<std::vector<LayerRange>> split_layers(const PlacementRequest& request);
 // with figures when it does not fit ("needs 9.1 GiB for 3 stages, 7.9 GiB are free on 3 nodes").
 Result<std::vector<Placement>> place(const PlacementRequest& request);
 
+// This stage on this node, beside what is kept there; whether the node is draining or barred is not
+// looked at. Errors: kInvalidArgument as above, kNotFound (the request has no such node),
+// kResourceExhausted with figures when the node has no room for it.
+Result<Placement> place_on(const PlacementRequest& request, uint32_t stage, const NodeId& node);
+
 }  // namespace troupe

@@ -29,8 +29,10 @@ Replica::Replica(ReplicaSpec spec, ViewNumber last, Incarnation batcher,
                  std::vector<std::byte> batcher_address)
     : spec_(std::move(spec)),
       last_(last),
-      view_{spec_.deployment, last, batcher, std::move(batcher_address), {}},
-      stages_(spec_.stages) {}
+      view_{spec_.deployment, last, batcher, std::move(batcher_address), {}, {}},
+      stages_(spec_.stages),
+      standbys_(spec_.stages),
+      undone_(spec_.stages) {}
 
 ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std::string& why,
                                  Instant now) {
@@ -42,6 +44,7 @@ ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std:
   std::erase_if(barred_, gone);
   std::erase_if(avoided_, gone);
   std::erase_if(leftovers_, gone);
+  check_standbys(now, actions);  // before seats are lost: who is gone takes none
   // A node counts as one fault, however many stages it takes along.
   std::set<NodeId> lost;
   const auto cause_of = [&](const NodeId& node) {
@@ -61,6 +64,10 @@ ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std:
 ReplicaActions Replica::on_stage_ready(uint32_t stage, const Seat& seat, Instant now) {
   ReplicaActions actions;
   if (std::find(dead_.begin(), dead_.end(), seat.incarnation) != dead_.end()) return actions;
+  if (is_standby(stage, seat.node)) {
+    standby_ready(stage, seat, now, actions);
+    return advance(now, std::move(actions));
+  }
   const bool is_ours = stage < stages_.size() && stages_[stage].placed() &&
                        stages_[stage].node == seat.node &&
                        stages_[stage].node_incarnation == seat.node_incarnation;
@@ -100,6 +107,11 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   if (stage >= stages_.size()) return actions;
   Stage& life = stages_[stage];
   const std::string cause = fmt::format("stage {} on {} was lost: {}", stage, node, why);
+  if (is_standby(stage, node)) {
+    standby_lost(stage, incarnation, restarting, cause, now, actions);
+    life_ended(stage, incarnation, cause, actions);
+    return advance(now, std::move(actions));
+  }
   const bool is_here = life.placed() && life.node == node;
   if (!is_here || (life.ready() && life.seat.incarnation != incarnation)) {
     // Late news of an earlier life; or of the one that still serves while its successor loads
@@ -125,6 +137,9 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   } else if (life.ready()) {
     life.phase = Stage::Phase::kRestarting;
     life.since = now;
+    // Its standby is ready now; the life that is being started there follows in its turn.
+    const Stage restarting_life = life;
+    if (promote(stage, cause, now)) standbys_[stage] = restarting_life;
   }
   return advance(now, std::move(actions));
 }
@@ -133,6 +148,13 @@ ReplicaActions Replica::on_assign_failed(uint32_t stage, const NodeId& node, con
                                          Instant now) {
   ReplicaActions actions;
   if (stage >= stages_.size()) return actions;
+  if (is_standby(stage, node)) {
+    note(now,
+         fmt::format("{} could not load a standby of stage {}: {}", node, stage, to_string(why)));
+    barred_.push_back({stage, node, standbys_[stage].node_incarnation});
+    drop_standby(stage, now + kStandbyRetryAfter, actions);
+    return advance(now, std::move(actions));
+  }
   const Stage& life = stages_[stage];
   const bool is_asked = life.node == node && (life.phase == Stage::Phase::kLoading ||
                                               life.phase == Stage::Phase::kRestarting);
@@ -143,6 +165,65 @@ ReplicaActions Replica::on_assign_failed(uint32_t stage, const NodeId& node, con
   barred_.push_back({stage, life.node, life.node_incarnation});
   give_up(stage, cause, now, actions);
   return advance(now, std::move(actions));
+}
+
+Result<ReplicaActions> Replica::on_move(uint32_t stage, const NodeId& node, Instant now) {
+  ReplicaActions actions;
+  const bool repeated = state_ == ReplicaState::kServing && moving_to(stage) == node;
+  if (repeated && !node.empty()) return actions;
+  TROUPE_TRY(const Placement placement, check_move(stage, node));
+  // Whoever asks for a node that refused the stage before may have mended it.
+  std::erase_if(barred_, [&](const Refusal& refusal) {
+    return refusal.stage == stage && refusal.node == node;
+  });
+  assign(placement, "as asked", now, actions);
+  return actions;
+}
+
+// One at a time: the old seat holds its memory until the next view serves, and the placement does
+// not count that.
+Result<Placement> Replica::check_move(uint32_t stage, const NodeId& node) const {
+  if (stage >= stages_.size())
+    return Error{ErrorCode::kNotFound, fmt::format("no stage {}: {} has stages 0 to {}", stage,
+                                                   spec_.deployment, stages_.size() - 1)};
+  if (state_ != ReplicaState::kServing)
+    return Error{ErrorCode::kUnavailable,
+                 fmt::format("{} is {}: stages are moved while it serves; try again then",
+                             spec_.deployment, to_string(state_))};
+  const auto target = std::find_if(nodes_.begin(), nodes_.end(),
+                                   [&](const NodeFacts& facts) { return facts.node == node; });
+  if (target == nodes_.end()) {
+    std::string names;
+    for (const NodeFacts& facts : nodes_)
+      names.append(names.empty() ? "" : ", ").append(facts.node);
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("no node {} takes stages: there are {}", node, names)};
+  }
+  for (uint32_t other = 0; other < stages_.size(); ++other)
+    if (const NodeId to = moving_to(other); !to.empty())
+      return Error{ErrorCode::kConflict,
+                   fmt::format("stage {} is moving from {} to {}: moves are made one at a time; "
+                               "wait until it is there",
+                               other, view_.seats[other].node, to)};
+  if (stages_[stage].node == node)
+    return Error{ErrorCode::kAlreadyExists, fmt::format("stage {} is on {} already", stage, node)};
+  if (target->draining)
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("{} is draining and takes no stages: undrain it first, or name "
+                             "another node",
+                             node)};
+  return place_on(placement_request(), stage, node);
+}
+
+NodeId Replica::moving_to(uint32_t stage) const {
+  if (stage >= view_.seats.size() || !stages_[stage].placed()) return {};
+  const NodeId& node = stages_[stage].node;
+  return node == view_.seats[stage].node ? NodeId{} : node;
+}
+
+std::string Replica::move_trouble(uint32_t stage) const {
+  if (stage >= stages_.size()) return {};
+  return must_move(stages_[stage]) && !stuck_.empty() ? stuck_ : undone_[stage];
 }
 
 ReplicaActions Replica::on_committed(ViewNumber number, Instant now) {
@@ -170,6 +251,7 @@ ReplicaActions Replica::on_conflict(ViewNumber newest, Instant now) {
   if (newest.value + 1 == view_.number.value) return actions;
   last_ = newest;
   view_.number = ViewNumber{newest.value + 1};
+  view_.standbys = ready_standbys();
   step_since_ = now;
   actions.push_back(ProposeAction{view_});
   return actions;
@@ -191,6 +273,7 @@ ReplicaActions Replica::on_tick(Instant now) {
   ReplicaActions actions;
   check_view(now, actions);
   check_stages(now, actions);
+  check_standbys(now, actions);
   return advance(now, std::move(actions));
 }
 
@@ -244,6 +327,7 @@ void Replica::give_up(uint32_t stage, const std::string& why, Instant now,
   life = Stage{};
   life.cause = why;
   life.not_before = now + kRetryAfter;
+  if (stage < view_.seats.size() && !seat_alive_[stage]) promote(stage, why, now);
 }
 
 // This life of a stage is over, and so is every view that it has a seat in.

@@ -5,8 +5,9 @@
 //
 // States:   waiting (too few nodes, or too little room) -> loading (stages assigned, not all ready)
 // -> proposing (compare-and-swap at the ledger) -> installing (members acknowledge) -> serving. Any
-// loss leads back to loading with the survivors' stages kept. A planned move (a draining node)
-// loads the successor first and goes on serving meanwhile.
+// loss leads back to loading with the survivors' stages kept. A planned move (off a draining node,
+// or asked for by an operator) loads the successor first and goes on serving meanwhile. A stage
+// that has a standby does not load: the standby takes its seat.
 //
 // View numbers: every proposal with other content gets a higher number, until the ledger says how
 // far it really is. The ledger must answer proposals in the order they were asked; a lost answer is
@@ -44,6 +45,7 @@ struct ReplicaSpec {
   Duration settle_max = 5s;     // … but not longer than this after the first tick
   Duration install_max = 2s;    // a member that has not acknowledged by then is replaced
   Duration load_max = 120s;     // a stage that is not ready by then is placed elsewhere
+  StandbyPolicy standby = StandbyPolicy::kNone;
 };
 
 struct AssignAction {
@@ -51,6 +53,7 @@ struct AssignAction {
   Incarnation node_incarnation;
   uint32_t stage = 0;
   LayerRange layers;
+  bool standby = false;  // to follow the stage, not to take its seat
 };
 struct StopAction {  // a stage that belongs to nobody any more, on a node that lives; it may have
                      // ended already
@@ -106,6 +109,14 @@ class Replica {
   // stage until it rejoins.
   ReplicaActions on_assign_failed(uint32_t stage, const NodeId& node, const Error& why,
                                   Instant now);
+  // An operator wants the stage on that node. Accepted moves show in moving_to(); one that fails or
+  // that a loss overtakes is undone (move_trouble() says why) and not tried again. Refused, and
+  // then nothing has changed, with kNotFound (no such stage or member), kUnavailable (it does not
+  // serve now), kAlreadyExists (it is there), kInvalidArgument (the node drains), kConflict
+  // (another stage is moving), kResourceExhausted (no room there).
+  Result<ReplicaActions> on_move(uint32_t stage, const NodeId& node, Instant now);
+  // From now on standbys are kept, or not.
+  ReplicaActions on_policy(StandbyPolicy policy, Instant now);
   ReplicaActions on_committed(ViewNumber number, Instant now);
   ReplicaActions on_conflict(ViewNumber newest,
                              Instant now);  // the ledger's newest view is another: propose above it
@@ -115,6 +126,12 @@ class Replica {
   ReplicaState state() const;
   const View& view()
       const;  // the newest proposed or installed one; seats may be empty before the first
+  // Who is ready to take a seat, or will be with the next view; ascending by stage.
+  std::vector<Standby> ready_standbys() const;
+  // Where the stage is being placed, if that is not where the view has it; else empty.
+  NodeId moving_to(uint32_t stage) const;
+  // Why the stage is still where it is although a planned move was to take it away; else empty.
+  std::string move_trouble(uint32_t stage) const;
   uint32_t faults() const;                           // losses of stages or nodes survived so far
   const std::vector<ReplicaEvent>& history() const;  // newest last, at most 64
 
@@ -150,6 +167,7 @@ class Replica {
   void seat_died(uint32_t stage, const std::string& why, ReplicaActions& actions);
   void life_ended(uint32_t stage, Incarnation incarnation, const std::string& why,
                   ReplicaActions& actions);
+  Result<Placement> check_move(uint32_t stage, const NodeId& node) const;
   void avoid(uint32_t stage);
   void stop_on(const NodeId& node, Incarnation incarnation, uint32_t stage,
                ReplicaActions& actions) const;
@@ -167,14 +185,27 @@ class Replica {
   void place_missing(Instant now, ReplicaActions& actions);
   bool must_move(const Stage& life) const;
   PlacementRequest placement_request() const;
-  void assign(const Placement& placement, Instant now, ReplicaActions& actions);
+  void assign(const Placement& placement, std::string cause, Instant now, ReplicaActions& actions);
   void stuck(const Error& why, Instant now, ReplicaActions& actions);
   bool all_ready() const;
   bool view_is_current() const;
+  bool same_seats() const;
   void propose(Instant now, ReplicaActions& actions);
   void serve(Instant now, ReplicaActions& actions);
   std::string changes_text() const;
 
+  // recovery_standby.cpp
+  bool promote(uint32_t stage, const std::string& why, Instant now);
+  bool follows(uint32_t stage) const;
+  bool is_standby(uint32_t stage, const NodeId& node) const;
+  void drop_standby(uint32_t stage, Instant not_before, ReplicaActions& actions);
+  void standby_ready(uint32_t stage, const Seat& seat, Instant now, ReplicaActions& actions);
+  void standby_lost(uint32_t stage, Incarnation incarnation, bool restarting,
+                    const std::string& why, Instant now, ReplicaActions& actions);
+  void check_standbys(Instant now, ReplicaActions& actions);
+  void place_standbys(Instant now, ReplicaActions& actions);
+  const NodeFacts* standby_node(uint32_t stage) const;
+  bool standbys_wait() const;
   ReplicaSpec spec_;
   ViewNumber last_;       // the ledger's newest, as far as known
   ViewNumber committed_;  // the newest of ours the ledger confirmed; it never goes back behind it
@@ -183,10 +214,12 @@ class Replica {
   std::vector<Seat> served_;      // [stage] of the last view that served; empty before the first
   std::vector<NodeFacts> nodes_;  // in the caller's order: the first is the head
   std::vector<Stage> stages_;     // [stage]: where it is, or will be
+  std::vector<Stage> standbys_;   // [stage]: who follows it, or will
   std::vector<Refusal> barred_;   // the node said it cannot
   std::vector<Refusal> avoided_;  // it failed there since the last view that served
   std::vector<Leftover> leftovers_;
-  std::deque<Incarnation> dead_;  // stage lives that ended: late news of them counts for nothing
+  std::vector<std::string> undone_;  // [stage]: why its last planned move was undone
+  std::deque<Incarnation> dead_;     // stage lives that ended: late news of them counts for nothing
   ReplicaState state_ = ReplicaState::kWaiting;
   Instant step_since_;  // when view_ was proposed or installed (the state says which)
   bool install_repeated_ = false;
@@ -198,6 +231,7 @@ class Replica {
 
   static constexpr size_t kHistoryMax = 64;
   static constexpr size_t kDeadMax = 64;
+  static constexpr Duration kStandbyRetryAfter = 5s;  // the next attempt after one that failed
   static constexpr Duration kRetryAfter =
       1s;  // at a node where it just failed, when there is no other
 };

@@ -15,7 +15,9 @@ ReplicaActions Replica::advance(Instant now, ReplicaActions actions) {
   go_back_to_seats(now, actions);
   place_missing(now, actions);
   if (all_ready()) {
-    if (!view_is_current()) propose(now, actions);
+    place_standbys(now, actions);
+    if (!view_is_current() || (state_ == ReplicaState::kServing && standbys_wait()))
+      propose(now, actions);
   } else if (state_ != ReplicaState::kServing) {
     const bool all_placed = std::all_of(stages_.begin(), stages_.end(),
                                         [](const Stage& life) { return life.placed(); });
@@ -34,14 +36,19 @@ bool Replica::settled(Instant now) const {
 }
 
 // A planned move that failed, or that a loss elsewhere overtook, is undone as long as the old seat
-// lives: whoever is ready brings the replica back sooner than whoever still loads. The move is
-// tried again from the next serving view.
+// lives: whoever is ready brings the replica back sooner than whoever still loads. A draining
+// node's move is tried again from the next serving view; an operator sees why and decides.
 void Replica::go_back_to_seats(Instant now, ReplicaActions& actions) {
   for (uint32_t stage = 0; stage < view_.seats.size(); ++stage) {
     Stage& life = stages_[stage];
     const bool moves_on = life.placed() && state_ == ReplicaState::kServing;
     if (life.ready() || moves_on || !seat_alive_[stage]) continue;
-    if (life.placed()) stop_on(life.node, life.node_incarnation, stage, actions);
+    if (life.placed()) {
+      stop_on(life.node, life.node_incarnation, stage, actions);
+      undone_[stage] = fmt::format("a loss went first while it was loading on {}", life.node);
+    } else {
+      undone_[stage] = life.cause;
+    }
     const Seat& seat = view_.seats[stage];
     const Instant not_before = life.not_before;
     life = Stage{};
@@ -64,8 +71,25 @@ bool Replica::must_move(const Stage& life) const {
 
 void Replica::place_missing(Instant now, ReplicaActions& actions) {
   const auto is_open = [&](const Stage& life) { return !life.placed() || must_move(life); };
-  if (std::none_of(stages_.begin(), stages_.end(), is_open)) return;
-  const auto placements = place(placement_request());
+  // Who has a standby need not wait for another life to load.
+  for (uint32_t stage = 0; stage < stages_.size(); ++stage) {
+    const Stage life = stages_[stage];
+    const bool moves = must_move(life) && promote(stage, life.node + " is draining", now);
+    // A successor whose own node began to drain before it got a seat.
+    if (moves && !serves_in(stage, life.node, life.seat.incarnation))
+      stop_on(life.node, life.node_incarnation, stage, actions);
+  }
+  if (std::none_of(stages_.begin(), stages_.end(), is_open)) {
+    stuck_.clear();  // nothing wants a place any more: the next time is news again
+    return;
+  }
+  auto placements = place(placement_request());
+  if (!placements.ok()) {
+    // Seats go before standbys.
+    for (uint32_t stage = 0; stage < standbys_.size(); ++stage)
+      drop_standby(stage, now + kStandbyRetryAfter, actions);
+    placements = place(placement_request());
+  }
   if (!placements.ok()) return stuck(placements.error(), now, actions);
   stuck_.clear();
   placed_once_ = true;
@@ -78,7 +102,8 @@ void Replica::place_missing(Instant now, ReplicaActions& actions) {
         });
     if (failed_there && now < life.not_before)
       continue;  // there is no other node: a tick tries again
-    assign(placement, now, actions);
+    assign(placement, life.ready() ? fmt::format("{} is draining", life.node) : life.cause, now,
+           actions);
   }
 }
 
@@ -100,12 +125,23 @@ PlacementRequest Replica::placement_request() const {
     const Stage& life = stages_[stage];
     if (life.placed() && !must_move(life)) request.kept.push_back({stage, life.node, life.layers});
   }
+  // Standbys take room, too.
+  for (const Stage& standby : standbys_) {
+    if (!standby.placed()) continue;
+    uint64_t bytes = standby.layers.count() * spec_.layer_bytes;
+    if (standby.layers.first == 0) bytes += spec_.embedding_bytes;
+    if (standby.layers.last == spec_.layers) bytes += spec_.head_bytes;
+    for (NodeFacts& facts : request.nodes)
+      if (facts.node == standby.node) facts.memory_free -= std::min(facts.memory_free, bytes);
+  }
   for (const Refusal& refusal : barred_) request.barred.push_back({refusal.stage, refusal.node});
   for (const Refusal& refusal : avoided_) request.avoided.push_back({refusal.stage, refusal.node});
   return request;
 }
 
-void Replica::assign(const Placement& placement, Instant now, ReplicaActions& actions) {
+// `cause` is why the stage leaves the place it had.
+void Replica::assign(const Placement& placement, std::string cause, Instant now,
+                     ReplicaActions& actions) {
   const auto facts = std::find_if(nodes_.begin(), nodes_.end(), [&](const NodeFacts& candidate) {
     return candidate.node == placement.node;
   });
@@ -114,7 +150,9 @@ void Replica::assign(const Placement& placement, Instant now, ReplicaActions& ac
   // A successor whose own node began to drain before it got a seat.
   if (life.ready() && !serves_in(placement.stage, life.node, life.seat.incarnation))
     stop_on(life.node, life.node_incarnation, placement.stage, actions);
-  std::string cause = life.ready() ? fmt::format("{} is draining", life.node) : life.cause;
+  undone_[placement.stage].clear();
+  // Its standby is there already, and is what comes up ready.
+  if (is_standby(placement.stage, placement.node)) standbys_[placement.stage] = Stage{};
   life = Stage{};
   life.phase = Stage::Phase::kLoading;
   life.node = placement.node;
@@ -144,6 +182,10 @@ bool Replica::all_ready() const {
 
 bool Replica::view_is_current() const {
   if (state_ == ReplicaState::kWaiting || state_ == ReplicaState::kLoading) return false;
+  return same_seats();
+}
+
+bool Replica::same_seats() const {
   for (size_t stage = 0; stage < stages_.size(); ++stage)
     if (view_.seats[stage].incarnation != stages_[stage].seat.incarnation) return false;
   return true;
@@ -151,8 +193,8 @@ bool Replica::view_is_current() const {
 
 void Replica::propose(Instant now, ReplicaActions& actions) {
   if (state_ == ReplicaState::kServing)
-    actions.push_back(
-        PauseAction{fmt::format("view {} gives way to a planned move", view_.number.value)});
+    actions.push_back(PauseAction{fmt::format("view {} gives way to a {}", view_.number.value,
+                                              same_seats() ? "new standby" : "planned move")});
   for (uint32_t stage = 0; stage < view_.seats.size(); ++stage) {
     const Seat& seat = view_.seats[stage];
     if (seat_alive_[stage] && seat.node != stages_[stage].node)
@@ -161,6 +203,7 @@ void Replica::propose(Instant now, ReplicaActions& actions) {
   view_.number = ViewNumber{std::max(last_, view_.number).value + 1};
   view_.seats.clear();
   for (const Stage& life : stages_) view_.seats.push_back(life.seat);
+  view_.standbys = ready_standbys();
   seat_alive_.assign(stages_.size(), true);
   state_ = ReplicaState::kProposing;
   step_since_ = now;
@@ -171,7 +214,7 @@ void Replica::serve(Instant now, ReplicaActions& actions) {
   state_ = ReplicaState::kServing;
   note(now, fmt::format("view {} serves: {}", view_.number.value, changes_text()));
   for (const Leftover& leftover : leftovers_)
-    if (stages_[leftover.stage].node != leftover.node)
+    if (stages_[leftover.stage].node != leftover.node && !is_standby(leftover.stage, leftover.node))
       stop_on(leftover.node, leftover.node_incarnation, leftover.stage, actions);
   leftovers_.clear();
   avoided_.clear();

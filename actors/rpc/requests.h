@@ -95,6 +95,19 @@ struct FaultCall {
   FaultKind kind = FaultKind::kThrow;
 };
 
+// A node takes no new stages and those it has move away, planned; or it is taken back.
+struct DrainCall {
+  NodeId node{};
+  bool drained = true;
+};
+
+// One stage goes to that node, planned: it serves where it is until its successor is ready.
+struct MoveCall {
+  std::string model{};  // deployment name; empty: the only one there is
+  uint32_t stage = 0;
+  NodeId node{};
+};
+
 struct ShutdownCall {
   bool whole_cluster = false;  // else only the daemon that was asked
   Duration drain_max{};        // running requests get this long to finish; then they are cut
@@ -130,6 +143,9 @@ class ClusterRequests {
 
   virtual void status(StatusAnswer answer) = 0;
   virtual void inject_fault(FaultCall call, Done done) = 0;
+  // Both answer when the order is accepted; the status shows how far it is.
+  virtual void drain(DrainCall call, Done done) = 0;
+  virtual void move(MoveCall call, Done done) = 0;
   // Answers as soon as the shutdown is accepted, before it is carried out.
   virtual void shutdown(ShutdownCall call, Done done) = 0;
 };

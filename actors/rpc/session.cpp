@@ -168,6 +168,24 @@ class SessionServer final : public schema::Session::Server {
                    [this, &call](Done done) { server_.requests.shutdown(call, std::move(done)); });
   }
 
+  kj::Promise<void> drainNode(DrainNodeContext context) override {
+    context.allowCancellation();
+    auto call = read(context.getParams());
+    if (!call.ok()) return refuse(context, call.error());
+    return pass_on(context, [this, &call](Done done) {
+      server_.requests.drain(std::move(call).value(), std::move(done));
+    });
+  }
+
+  kj::Promise<void> moveStage(MoveStageContext context) override {
+    context.allowCancellation();
+    auto call = read(context.getParams());
+    if (!call.ok()) return refuse(context, call.error());
+    return pass_on(context, [this, &call](Done done) {
+      server_.requests.move(std::move(call).value(), std::move(done));
+    });
+  }
+
   kj::Promise<void> ping(PingContext) override { return kj::READY_NOW; }
 
  private:

@@ -35,6 +35,7 @@ struct NodeStatus {
   uint32_t cores = 0;
   uint64_t uptime_ms = 0;
   uint32_t restarts = 0;  // of stages, by this node's supervisor
+  bool draining = false;  // takes no new stages; those it has are moving away
 };
 
 struct StageStatus {
@@ -56,6 +57,8 @@ struct StageStatus {
   uint64_t kv_bytes = 0;
   uint64_t resident_bytes = 0;  // of its process
   uint64_t fenced_frames = 0;   // dropped because they came from an older view or incarnation
+  std::string moving_to{};      // where it is being placed, if that is another node; else empty
+  std::string move_trouble{};   // why a planned move did not take it away; else empty
 };
 
 struct BatcherStatus {

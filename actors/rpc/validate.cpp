@@ -13,6 +13,28 @@ Error invalid(std::string message) {
   return Error{ErrorCode::kInvalidArgument, std::move(message)};
 }
 
+// 1 to `limit` printable ASCII characters without spaces.
+Result<void> validate_word(const char* what, const std::string& word, size_t limit) {
+  if (word.empty()) return invalid(fmt::format("the {} is empty", what));
+  if (word.size() > limit)
+    return invalid(fmt::format("a {} of {} bytes, limit {}", what, word.size(), limit));
+  const auto bad =
+      std::find_if(word.begin(), word.end(), [](char c) { return c < 0x21 || c > 0x7e; });
+  if (bad != word.end())
+    return invalid(
+        fmt::format("the {} holds byte 0x{:02x} at position {}, allowed is printable ASCII "
+                    "without spaces",
+                    what, static_cast<unsigned char>(*bad), bad - word.begin()));
+  return {};
+}
+
+Result<void> validate_model_name(const std::string& model) {
+  if (model.size() > kModelNameBytesMax)
+    return invalid(
+        fmt::format("a model name of {} bytes, limit {}", model.size(), kModelNameBytesMax));
+  return {};
+}
+
 Result<void> validate_sampling(const SamplingParameters& sampling) {
   // Written so that NaN fails.
   if (!(sampling.temperature >= 0.0F && sampling.temperature <= kTemperatureMax))
@@ -61,24 +83,21 @@ Result<void> validate_prompt(const GenerateCall& call) {
 }  // namespace
 
 Result<void> validate_request_id(const RequestId& id) {
-  if (id.empty()) return invalid("the request id is empty");
-  if (id.size() > kRequestIdBytesMax)
-    return invalid(
-        fmt::format("a request id of {} bytes, limit {}", id.size(), kRequestIdBytesMax));
-  const auto bad = std::find_if(id.begin(), id.end(), [](char c) { return c < 0x21 || c > 0x7e; });
-  if (bad != id.end())
-    return invalid(
-        fmt::format("the request id holds byte 0x{:02x} at position {}, allowed is printable ASCII "
-                    "without spaces",
-                    static_cast<unsigned char>(*bad), bad - id.begin()));
-  return {};
+  return validate_word("request id", id, kRequestIdBytesMax);
+}
+
+Result<void> validate(const DrainCall& call) {
+  return validate_word("node id", call.node, kNodeIdBytesMax);
+}
+
+Result<void> validate(const MoveCall& call) {
+  TROUPE_TRY_VOID(validate_model_name(call.model));
+  return validate_word("node id", call.node, kNodeIdBytesMax);
 }
 
 Result<void> validate(const GenerateCall& call) {
   TROUPE_TRY_VOID(validate_request_id(call.id));
-  if (call.model.size() > kModelNameBytesMax)
-    return invalid(
-        fmt::format("a model name of {} bytes, limit {}", call.model.size(), kModelNameBytesMax));
+  TROUPE_TRY_VOID(validate_model_name(call.model));
   TROUPE_TRY_VOID(validate_prompt(call));
   if (call.max_tokens == 0) return invalid("max_tokens 0, allowed is 1 and up");
   if (call.max_tokens > kGeneratedTokensMax)

@@ -11,6 +11,7 @@ namespace troupe {
 
 constexpr size_t kRequestIdBytesMax = 128;
 constexpr size_t kModelNameBytesMax = 256;
+constexpr size_t kNodeIdBytesMax = 64;
 constexpr size_t kRoleBytesMax = 32;
 constexpr size_t kMessagesMax = 1024;
 constexpr size_t kPromptBytesMax = 4U << 20;   // all messages of a chat together
@@ -23,6 +24,8 @@ Result<void> validate_request_id(const RequestId& id);
 
 // kInvalidArgument that says what was seen and what is allowed, or nothing.
 Result<void> validate(const GenerateCall& call);
+Result<void> validate(const DrainCall& call);
+Result<void> validate(const MoveCall& call);
 
 // A random id for a client that gave none: 32 hexadecimal digits.
 RequestId make_request_id();

@@ -163,6 +163,29 @@ void write(const FaultCall& call, schema::Fault::Builder to) {
   to.setKind(static_cast<schema::FaultKind>(number_of(call.kind)));
 }
 
+Result<DrainCall> read(schema::Session::DrainNodeParams::Reader from) {
+  DrainCall call{text(from.getNode()), from.getDrained()};
+  TROUPE_TRY_VOID(validate(call));
+  return call;
+}
+
+void write(const DrainCall& call, schema::Session::DrainNodeParams::Builder to) {
+  to.setNode(view(call.node));
+  to.setDrained(call.drained);
+}
+
+Result<MoveCall> read(schema::Session::MoveStageParams::Reader from) {
+  MoveCall call{text(from.getModel()), from.getStage(), text(from.getNode())};
+  TROUPE_TRY_VOID(validate(call));
+  return call;
+}
+
+void write(const MoveCall& call, schema::Session::MoveStageParams::Builder to) {
+  to.setModel(view(call.model));
+  to.setStage(call.stage);
+  to.setNode(view(call.node));
+}
+
 Error error_from(const kj::Exception& exception) {
   const auto description = exception.getDescription();
   std::string message(description.begin(), description.size());

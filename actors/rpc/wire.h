@@ -29,6 +29,13 @@ void write(const GenerateEnd& end, const RequestId& id, schema::GenerateEnd::Bui
 Result<FaultCall> read(schema::Fault::Reader from);
 void write(const FaultCall& call, schema::Fault::Builder to);
 
+// Refused as validate() does, so that a session can pass them on as they are.
+Result<DrainCall> read(schema::Session::DrainNodeParams::Reader from);
+void write(const DrainCall& call, schema::Session::DrainNodeParams::Builder to);
+
+Result<MoveCall> read(schema::Session::MoveStageParams::Reader from);
+void write(const MoveCall& call, schema::Session::MoveStageParams::Builder to);
+
 ClusterStatus read(schema::ClusterStatus::Reader from);
 void write(const ClusterStatus& status, schema::ClusterStatus::Builder to);
 

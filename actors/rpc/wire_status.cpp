@@ -23,6 +23,7 @@ void write(const NodeStatus& node, schema::NodeStatus::Builder to) {
   to.setCores(node.cores);
   to.setUptimeMs(node.uptime_ms);
   to.setRestarts(node.restarts);
+  to.setDraining(node.draining);
 }
 
 NodeStatus read(schema::NodeStatus::Reader from) {
@@ -40,6 +41,7 @@ NodeStatus read(schema::NodeStatus::Reader from) {
   node.cores = from.getCores();
   node.uptime_ms = from.getUptimeMs();
   node.restarts = from.getRestarts();
+  node.draining = from.getDraining();
   return node;
 }
 
@@ -62,6 +64,8 @@ void write(const StageStatus& stage, schema::StageStatus::Builder to) {
   to.setKvBytes(stage.kv_bytes);
   to.setResidentBytes(stage.resident_bytes);
   to.setFencedFrames(stage.fenced_frames);
+  to.setMovingTo(view(stage.moving_to));
+  to.setMoveTrouble(view(stage.move_trouble));
 }
 
 StageStatus read(schema::StageStatus::Reader from) {
@@ -84,6 +88,8 @@ StageStatus read(schema::StageStatus::Reader from) {
   stage.kv_bytes = from.getKvBytes();
   stage.resident_bytes = from.getResidentBytes();
   stage.fenced_frames = from.getFencedFrames();
+  stage.moving_to = text(from.getMovingTo());
+  stage.move_trouble = text(from.getMoveTrouble());
   return stage;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
 
 #include "apps/cli/cluster_record.h"
 #include "apps/cli/terminal.h"
@@ -25,6 +26,18 @@ void add_cluster_options(CLI::App& command, ClusterChoice& choice) {
       .add_option("--address", choice.address,
                   "Where its client RPC listens, host:port; overrides --name")
       ->envname("TROUPE_ADDRESS");
+}
+
+void add_deadline_option(CLI::App& command, double& seconds, const std::string& help) {
+  const std::map<std::string, double> units{{"ms", 1e-3}, {"s", 1.0}, {"min", 60.0}};
+  command.add_option("--deadline", seconds, help + ": 10s, 500ms, 2min")
+      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"))
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+}
+
+Duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
 Result<std::string> rpc_address(const ClusterChoice& choice) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/time.h"
 
 namespace troupe::cli {
 
@@ -29,6 +30,9 @@ void add_chat(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);
 void add_pull(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_drain(CLI::App& app, int& exit_code);
+void add_undrain(CLI::App& app, int& exit_code);
+void add_move(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 // --name and --address of every command that talks to a cluster.
@@ -37,6 +41,9 @@ struct ClusterChoice {
   std::string address;  // of its client RPC; empty: from the record that `troupe up` wrote
 };
 void add_cluster_options(CLI::App& command, ClusterChoice& choice);
+// --deadline, as 10s, 500ms or 2min; up to an hour. `seconds` holds the default.
+void add_deadline_option(CLI::App& command, double& seconds, const std::string& help);
+Duration seconds_of(double seconds);
 // Errors: kUnavailable (no cluster of this name was started here).
 Result<std::string> rpc_address(const ClusterChoice& choice);
 

@@ -1,7 +1,6 @@
 // troupe down: ends a cluster that `troupe up` started here. Ending what is not there is fine.
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 
 #include "apps/cli/cluster_record.h"
@@ -24,8 +23,7 @@ int down(const DownOptions& options) {
     fmt::print("no cluster named \"{}\" is running here\n", options.name);
     return kExitOk;
   }
-  const auto deadline =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.deadline_seconds));
+  const Duration deadline = seconds_of(options.deadline_seconds);
   ProgressLine progress;
   const StopReport stopped = stop_daemons(record.value().daemons, deadline, [&](size_t running) {
     if (running > 0) progress.step(fmt::format("stopping; {} still running", running));
@@ -49,13 +47,8 @@ void add_down(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<DownOptions>();
   CLI::App* command = app.add_subcommand("down", "End a cluster that was started with up");
   command->add_option("--name", options->name, "Which cluster")->capture_default_str();
-  const std::map<std::string, double> units{{"ms", 1e-3}, {"s", 1.0}, {"min", 60.0}};
-  command
-      ->add_option("--deadline", options->deadline_seconds,
-                   "How long the daemons get to end in order before they are killed: 10s, 500ms")
-      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE, "TIME"))
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
+  add_deadline_option(*command, options->deadline_seconds,
+                      "How long the daemons get to end in order before they are killed");
   command->footer("Logs stay in ~/.troupe/clusters/NAME until the next up of that name.");
   command->callback([options, &exit_code] { exit_code = down(*options); });
 }

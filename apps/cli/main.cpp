@@ -33,6 +33,9 @@ int main(int argc, char** argv) {
   add_chat(app, exit_code);
   add_status(app, exit_code);
   add_bench(app, exit_code);
+  add_drain(app, exit_code);
+  add_undrain(app, exit_code);
+  add_move(app, exit_code);
   add_down(app, exit_code);
   add_pull(app, exit_code);
   add_version(app, exit_code);

@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 Json node_json(const NodeStatus& node) {
   return {{"id", node.id},
           {"role", node.role},
-          {"state", to_string(node.state)},
+          {"state", state_text(node)},
           {"address", node.address},
           {"incarnation", to_hex(node.incarnation)},
           {"process", node.process},
@@ -19,7 +19,8 @@ Json node_json(const NodeStatus& node) {
           {"memory_free_bytes", node.memory_free_bytes},
           {"cores", node.cores},
           {"uptime_ms", node.uptime_ms},
-          {"restarts", node.restarts}};
+          {"restarts", node.restarts},
+          {"draining", node.draining}};
 }
 
 Json stage_json(const StageStatus& stage) {
@@ -40,7 +41,9 @@ Json stage_json(const StageStatus& stage) {
           {"weight_bytes", stage.weight_bytes},
           {"kv_bytes", stage.kv_bytes},
           {"resident_bytes", stage.resident_bytes},
-          {"fenced_frames", stage.fenced_frames}};
+          {"fenced_frames", stage.fenced_frames},
+          {"moving_to", stage.moving_to},
+          {"move_trouble", stage.move_trouble}};
 }
 
 Json batcher_json(const BatcherStatus& batcher) {

@@ -8,6 +8,8 @@
 
 namespace troupe::cli {
 
+// "alive", "suspect", "dead", or "draining" for one that is alive and drained.
+const char* state_text(const NodeStatus& node);
 std::string status_text(const ClusterStatus& status);
 // Field names as in actors/rpc/status.h; incarnations and the like as hexadecimal text.
 nlohmann::ordered_json status_json(const ClusterStatus& status);

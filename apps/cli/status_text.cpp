@@ -6,6 +6,7 @@
 
 #include "apps/cli/status_report.h"
 #include "apps/cli/terminal.h"
+#include "base/ids.h"
 
 namespace troupe::cli {
 namespace {
@@ -14,10 +15,9 @@ using Cell = Table::Cell;
 
 constexpr size_t kEventsShown = 12;
 
-Style style_of(NodeState state) {
-  return state == NodeState::kAlive     ? Style::kGood
-         : state == NodeState::kSuspect ? Style::kWarn
-                                        : Style::kBad;
+Style style_of(const NodeStatus& node) {
+  if (node.state == NodeState::kDead) return Style::kBad;
+  return node.state == NodeState::kSuspect || node.draining ? Style::kWarn : Style::kGood;
 }
 
 Style style_of(DeploymentState state) {
@@ -56,7 +56,7 @@ std::string nodes_text(const ClusterStatus& status) {
   for (const NodeStatus& node : status.nodes)
     table.add({{printable(node.id), false, Style::kStrong},
                {printable(node.role)},
-               {to_string(node.state), false, style_of(node.state)},
+               {state_text(node), false, style_of(node)},
                {std::to_string(node.process)},
                {printable(node.address)},
                {std::to_string(node.cores)},
@@ -65,6 +65,22 @@ std::string nodes_text(const ClusterStatus& status) {
                {human_duration(std::chrono::milliseconds{node.uptime_ms})},
                {std::to_string(node.restarts)}});
   return table.text("  ");
+}
+
+// Why a node still holds a stage that a planned move was to take away; empty if it does not.
+std::string trouble_on(const NodeId& node, const ClusterStatus& status) {
+  for (const DeploymentStatus& deployment : status.deployments)
+    for (const StageStatus& stage : deployment.stages)
+      if (stage.node == node && !stage.move_trouble.empty()) return stage.move_trouble;
+  return {};
+}
+
+std::string drains_text(const ClusterStatus& status) {
+  std::string text;
+  for (const NodeStatus& node : status.nodes)
+    if (const std::string trouble = trouble_on(node.id, status); node.draining && !trouble.empty())
+      text += fmt::format("  {} is not empty: {}\n", printable(node.id), printable(trouble));
+  return text;
 }
 
 std::string stages_text(const DeploymentStatus& deployment) {
@@ -79,17 +95,19 @@ std::string stages_text(const DeploymentStatus& deployment) {
                {"weights", true},
                {"KV cache", true}});
   for (const StageStatus& stage : deployment.stages)
-    table.add({{std::to_string(stage.index)},
-               {printable(stage.node), false, Style::kStrong},
-               {fmt::format("{}-{}", stage.layer_first,
-                            std::max(stage.layer_last, stage.layer_first + 1) - 1)},
-               {process_text(stage.process)},
-               {fmt::format("{:.0f} %", stage.busy_fraction * 100)},
-               {fmt::format("{:.1f}", stage.tokens_per_second)},
-               {milliseconds(stage.step_p50_ms, stage.step_p99_ms)},
-               {milliseconds(stage.hop_p50_ms, stage.hop_p99_ms)},
-               {human_bytes(stage.weight_bytes)},
-               {human_bytes(stage.kv_bytes)}});
+    table.add(
+        {{std::to_string(stage.index)},
+         {printable(stage.moving_to.empty() ? stage.node : stage.node + " to " + stage.moving_to),
+          false, Style::kStrong},
+         {fmt::format("{}-{}", stage.layer_first,
+                      std::max(stage.layer_last, stage.layer_first + 1) - 1)},
+         {process_text(stage.process)},
+         {fmt::format("{:.0f} %", stage.busy_fraction * 100)},
+         {fmt::format("{:.1f}", stage.tokens_per_second)},
+         {milliseconds(stage.step_p50_ms, stage.step_p99_ms)},
+         {milliseconds(stage.hop_p50_ms, stage.hop_p99_ms)},
+         {human_bytes(stage.weight_bytes)},
+         {human_bytes(stage.kv_bytes)}});
   return table.empty() ? "  no stages yet\n" : table.text("  ");
 }
 
@@ -125,13 +143,17 @@ std::string events_text(const ClusterStatus& status) {
 
 }  // namespace
 
+const char* state_text(const NodeStatus& node) {
+  return node.draining && node.state == NodeState::kAlive ? "draining" : to_string(node.state);
+}
+
 std::string status_text(const ClusterStatus& status) {
   std::string text = fmt::format("{}  troupe {}  faults survived: {}\n\n",
                                  styled("cluster " + printable(status.cluster_id), Style::kStrong),
                                  printable(status.version),
                                  styled(std::to_string(status.faults_survived),
                                         status.faults_survived > 0 ? Style::kGood : Style::kPlain));
-  text += nodes_text(status);
+  text += nodes_text(status) + drains_text(status);
   for (const DeploymentStatus& deployment : status.deployments)
     text += fmt::format("\n{}", deployment_text(deployment));
   if (!status.events.empty()) text += fmt::format("\nrecent events\n{}", events_text(status));

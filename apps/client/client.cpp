@@ -157,6 +157,28 @@ Result<ClusterStatus> Client::status() {
       {.repeatable = true});
 }
 
+Result<void> Client::drain(const DrainCall& call) {
+  TROUPE_TRY_VOID(validate(call));
+  return parts_->ask<void>(
+      [call](Session session) {
+        auto request = session.drainNodeRequest();
+        rpc::write(call, request);
+        return send_plain(kj::mv(request));
+      },
+      {.repeatable = true});
+}
+
+Result<void> Client::move(const MoveCall& call) {
+  TROUPE_TRY_VOID(validate(call));
+  return parts_->ask<void>(
+      [call](Session session) {
+        auto request = session.moveStageRequest();
+        rpc::write(call, request);
+        return send_plain(kj::mv(request));
+      },
+      {.repeatable = false});
+}
+
 Result<void> Client::inject_fault(const FaultCall& call) {
   return parts_->ask<void>(
       [call](Session session) {

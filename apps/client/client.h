@@ -78,6 +78,11 @@ class Client {
   Result<void> cancel(const RequestId& id);
 
   Result<ClusterStatus> status();
+  // Both return when the cluster has begun; status() shows how far it is. Errors: kNotFound (no
+  // such node or stage), and for a move all of Replica::on_move (actors/logic/recovery.h): it is
+  // not repeated when its answer is lost, status() tells then.
+  Result<void> drain(const DrainCall& call);
+  Result<void> move(const MoveCall& call);
   Result<void> inject_fault(const FaultCall& call);
   Result<void> shutdown(const ShutdownCall& call);
 

@@ -57,6 +57,7 @@ void read_node(ConfigSection section, NodeSettings& into) {
   read_address(section, "head", into.head, false);
   section.path("state", into.state);
   section.bytes("memory", into.memory_bytes);
+  section.flag("realtime", into.realtime);
   if (into.id.empty() && !section.has("id")) section.wrong("id", "missing");
   if (into.state.empty() && !section.has("state"))
     section.wrong("state", "missing; a directory for what the node keeps is needed");
@@ -153,6 +154,9 @@ void read_deployment(ConfigSection section, const NodeConfig& config, bool split
                  {{"process", Isolation::kProcess}, {"thread", Isolation::kThread}});
   section.number("rows_max", into.rows_max, 1, 8192);
   section.number("prefill_chunk", into.prefill_chunk, 1, 8192);
+  section.choice("standby", into.standby,
+                 {{"none", StandbyPolicy::kNone}, {"kv", StandbyPolicy::kKv}});
+  section.bytes("journal", into.journal_bytes);
   if (into.prefill_chunk > into.rows_max)
     section.wrong("prefill_chunk", fmt::format("{} does not fit into a micro-batch of rows_max {}",
                                                into.prefill_chunk, into.rows_max));

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "base/view.h"
 
 namespace troupe {
 
@@ -32,6 +33,8 @@ struct NodeSettings {
   std::string head;   // workers: where the head listens
   std::string state;  // absolute path of a directory for the ledger and the like
   uint64_t memory_bytes = 0;  // offered to stages; 0: three quarters of what is free
+  // Threads that beat and pass messages on take the lowest real-time priority, where they may.
+  bool realtime = true;
 };
 
 struct RpcConfig {
@@ -62,6 +65,8 @@ struct DeploymentConfig {
   Isolation isolation = Isolation::kProcess;
   uint32_t prefill_chunk = 64;  // prompt tokens of one sequence in a micro-batch
   uint32_t rows_max = 256;      // tokens in a micro-batch
+  StandbyPolicy standby = StandbyPolicy::kNone;
+  uint64_t journal_bytes = uint64_t{256} << 20;  // of its output a stage keeps; 0: nothing
 };
 
 struct LogConfig {

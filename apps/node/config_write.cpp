@@ -44,9 +44,11 @@ std::string deployment_section(const NodeConfig& config) {
       "  context: {}        # tokens a sequence may have, prompt included\n"
       "  streams: {}        # sequences at once\n"
       "  threads: {}        # of each stage\n"
-      "  kernels: {}\n  isolation: {}\n  prefill_chunk: {}\n  rows_max: {}\n",
+      "  kernels: {}\n  isolation: {}\n  prefill_chunk: {}\n  rows_max: {}\n"
+      "  standby: {}        # none, or kv: a standby of each stage follows its KV cache\n"
+      "  journal: {}        # bytes of its output that a stage keeps for the next one\n",
       d.context, d.streams, d.threads, d.kernels, to_string(d.isolation), d.prefill_chunk,
-      d.rows_max);
+      d.rows_max, d.standby == StandbyPolicy::kKv ? "kv" : "none", d.journal_bytes);
   return text;
 }
 
@@ -63,6 +65,7 @@ std::string write_config(const NodeConfig& config) {
   text += fmt::format(
       "  memory: {}        # bytes offered to stages; 0: three quarters of what is free\n",
       node.memory_bytes);
+  text += fmt::format("  realtime: {}\n", node.realtime);
   if (!config.rpc.listen.empty())
     text += fmt::format("rpc:\n  listen: {}\n", quoted(config.rpc.listen));
   text += fmt::format("transport:\n  kind: {}\n  interface: {}\n  port_range: {}\n",

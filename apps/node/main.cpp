@@ -143,6 +143,7 @@ int exit_code(EndReason reason) {
 
 int run_node(const CommandLine& line, const NodeConfig& config, const std::string& program) {
   const int signals = block_signals();
+  allow_realtime(config.node.realtime);
   (void)set_time_slice(kMessageSlice);  // threads inherit it; compute threads take their own
   const bool is_stage = !line.stage_process.empty();
   const auto logging = start_logging({.level = config.log.level,

@@ -19,7 +19,7 @@ Result<std::unique_ptr<NodeRuntime>> NodeRuntime::start(RuntimeOptions options, 
   std::unique_ptr<NodeRuntime> runtime(new NodeRuntime(std::move(parts)));
   Parts& p = *runtime->parts_;
   TROUPE_TRY_VOID(p.start_transport());  // tensors: UCX, or inside this process
-  p.start_node_actors();                 // link, health, registry, peer, supervisor, node
+  p.start_node_actors();                 // health, registry, peer, supervisor, node
   if (p.is_head()) TROUPE_TRY_VOID(p.start_head_actors());  // ledger, gateway, batcher, scheduler
   TROUPE_TRY_VOID(p.start_links());                         // control messages and beats
   if (p.is_head()) TROUPE_TRY_VOID(p.start_rpc());          // clients
@@ -69,7 +69,6 @@ void NodeRuntime::Parts::stop() {
   for (auto one = spawned.rbegin(); one != spawned.rend(); ++one)
     caf::anon_send_exit(one->second, caf::exit_reason::user_shutdown);
   spawned.clear();
-  link = nullptr;
   health = nullptr;
   registry = nullptr;
   peer = nullptr;
@@ -82,8 +81,8 @@ void NodeRuntime::Parts::stop() {
   actors->await_all_actors_done();
   launcher = nullptr;
   links = nullptr;
-  transport = nullptr;  // its thread ends here; the link actor's share went with its state
-  link_port.detach();
+  router->detach();
+  transport = nullptr;  // its thread ends here
   peer_port.detach();
   actors = nullptr;
 }

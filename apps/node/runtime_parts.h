@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "actors/frame_router.h"
 #include "actors/gateway.h"
 #include "actors/health_monitor.h"
-#include "actors/link.h"
 #include "actors/messages.h"
 #include "actors/peer.h"
 #include "actors/rpc/server.h"
@@ -68,7 +68,7 @@ struct NodeRuntime::Parts {
   std::unique_ptr<caf::actor_system> actors;
   std::shared_ptr<ProgressBoard> board = std::make_shared<ProgressBoard>();
   std::unique_ptr<LoopbackHub> hub;
-  LinkPort link_port;
+  std::shared_ptr<FrameRouter> router = std::make_shared<FrameRouter>();
   PeerPort peer_port;
   std::shared_ptr<Transport> transport;
   std::shared_ptr<LateWire> wire = std::make_shared<LateWire>();
@@ -77,7 +77,6 @@ struct NodeRuntime::Parts {
   std::unique_ptr<GatewayPort> gateway_port;
   std::unique_ptr<RpcServer> rpc;
 
-  LinkActor link;
   HealthMonitor health;
   ModelRegistry registry;
   PeerActor peer;

@@ -53,6 +53,20 @@ BatchingLimits limits_of(const NodeConfig& config) {
   return limits;
 }
 
+DeploymentOptions options_of(const DeploymentConfig& deployment) {
+  return DeploymentOptions{.name = deployment.name,
+                           .model_path = deployment.model,
+                           .stages = deployment.stages,
+                           .nodes_expected = deployment.nodes_expected,
+                           .layer_split = deployment.layer_split,
+                           .kv_blocks = kv_blocks_of(deployment),
+                           .threads = deployment.threads,
+                           .rows_max = deployment.rows_max,
+                           .journal_bytes = deployment.journal_bytes,
+                           .standby = deployment.standby,
+                           .kernels = deployment.kernels};
+}
+
 }  // namespace
 
 UcxNetwork ucx_network(const TransportConfig& transport) {
@@ -96,13 +110,15 @@ NodeInventory NodeRuntime::Parts::inventory() const {
 Result<void> NodeRuntime::Parts::start_transport() {
   if (config().transport.kind == TransportKind::kLoopback || !options.listens) {
     hub = std::make_unique<LoopbackHub>(LoopbackPump::kThread);
-    transport = hub->attach(link_port);
+    transport = hub->attach(*router);
+    router->attach(transport);
     return {};
   }
   UcxOptions ucx;
   ucx.network = ucx_network(config().transport);
   ucx.key = digest_key();
-  TROUPE_TRY(transport, make_ucx_transport(ucx, link_port));
+  TROUPE_TRY(transport, make_ucx_transport(ucx, *router));
+  router->attach(transport);
   return {};
 }
 
@@ -110,8 +126,6 @@ void NodeRuntime::Parts::start_node_actors() {
   const PeerRole role = is_stage()  ? PeerRole::kStage
                         : is_head() ? PeerRole::kHead
                                     : PeerRole::kWorker;
-  link = actors->spawn(link_actor, LinkOptions{.transport = transport});
-  remember("link", link);
   health = actors->spawn(health_monitor, HealthOptions{});
   remember("health monitor", health);
   registry = actors->spawn(model_registry, RegistryOptions{});
@@ -132,7 +146,7 @@ void NodeRuntime::Parts::start_node_actors() {
   supervision.spawner = [this](const StageSpec& spec, Incarnation life) {
     return actors->spawn(stage_actor, StageOptions{.spec = spec,
                                                    .incarnation = life,
-                                                   .link = link,
+                                                   .router = router,
                                                    .registry = registry,
                                                    .data_address = transport->address(),
                                                    .process = static_cast<uint64_t>(::getpid()),
@@ -154,7 +168,7 @@ void NodeRuntime::Parts::start_node_actors() {
   node_options.peer = peer;
   node_options.supervisor = supervisor;
   node_options.health = health;
-  node_options.link = link;
+  node_options.router = router;
   node_options.inventory = [this] { return inventory(); };
   node_options.reports_inventory = !is_stage();
   node_options.evicted = [end = ended](std::string why) {
@@ -179,16 +193,7 @@ Result<void> NodeRuntime::Parts::start_head_actors() {
                 config().deployment.context, model->config.context_max);
     options.config.deployment.context = model->config.context_max;
   }
-  const DeploymentConfig& deployment = config().deployment;
-  const DeploymentOptions deployed{.name = deployment.name,
-                                   .model_path = deployment.model,
-                                   .stages = deployment.stages,
-                                   .nodes_expected = deployment.nodes_expected,
-                                   .layer_split = deployment.layer_split,
-                                   .kv_blocks = kv_blocks_of(deployment),
-                                   .threads = deployment.threads,
-                                   .rows_max = deployment.rows_max,
-                                   .kernels = deployment.kernels};
+  const DeploymentOptions deployed = options_of(config().deployment);
   const auto placeable = replica_spec(deployed, *model);
   if (!placeable.ok()) return placeable.error();
   const std::string ledger_path =
@@ -200,18 +205,18 @@ Result<void> NodeRuntime::Parts::start_head_actors() {
 
   GatewayOptions gateway_options;
   gateway_options.self = self();
-  gateway_options.deployment = deployment.name;
+  gateway_options.deployment = config().deployment.name;
   gateway_options.ledger = ledger;
   gateway_options.profile = "exact/1 wire=f32 kv=f16";
-  gateway_options.limits.context_max = deployment.context;
-  gateway_options.limits.queue_max = config().limits.waiting_max + deployment.streams;
+  gateway_options.limits.context_max = config().deployment.context;
+  gateway_options.limits.queue_max = config().limits.waiting_max + config().deployment.streams;
   gateway = actors->spawn(gateway_actor, gateway_options);
   remember("gateway", gateway);
 
   const Incarnation batcher_life{random_u64()};
   batcher = actors->spawn(batcher_actor, BatcherOptions{.limits = limits_of(config()),
                                                         .incarnation = batcher_life,
-                                                        .link = link,
+                                                        .router = router,
                                                         .listener = gateway});
   remember("batcher", batcher);
 
@@ -240,7 +245,6 @@ Result<void> NodeRuntime::Parts::start_head_actors() {
 }
 
 Result<void> NodeRuntime::Parts::start_links() {
-  link_port.attach(link);
   peer_port.attach(peer, health);
   // Who hears of whom must be known before the first peer can say anything.
   BindPeerListeners listeners;

@@ -89,7 +89,8 @@ void Stagehand::advance(Duration duration) {
 }
 
 Supervisor World::start_supervisor(const WorldOptions& options, const PeerActor& peer,
-                                   const HealthMonitor& health, const LinkActor& link,
+                                   const HealthMonitor& health,
+                                   const std::shared_ptr<FrameRouter>& router,
                                    const ModelRegistry& registry) {
   auto next_life = std::make_shared<uint64_t>(1000);
   SupervisorOptions supervision;
@@ -98,10 +99,10 @@ Supervisor World::start_supervisor(const WorldOptions& options, const PeerActor&
   supervision.health = health;
   supervision.allow_faults = options.allow_faults;
   supervision.new_incarnation = [next_life] { return Incarnation{++*next_life}; };
-  supervision.spawner = [this, link, registry](const StageSpec& spec, Incarnation incarnation) {
+  supervision.spawner = [this, router, registry](const StageSpec& spec, Incarnation incarnation) {
     return system().spawn(stage_actor, StageOptions{.spec = spec,
                                                     .incarnation = incarnation,
-                                                    .link = link,
+                                                    .router = router,
                                                     .registry = registry,
                                                     .data_address = transport_->address(),
                                                     .process = 1,
@@ -113,13 +114,13 @@ Supervisor World::start_supervisor(const WorldOptions& options, const PeerActor&
 }
 
 NodeActor World::start_node(const PeerActor& peer, const HealthMonitor& health,
-                            const LinkActor& link) {
+                            const std::shared_ptr<FrameRouter>& router) {
   NodeOptions node_options;
   node_options.self = "node-1";
   node_options.peer = peer;
   node_options.supervisor = supervisor_actor_;
   node_options.health = health;
-  node_options.link = link;
+  node_options.router = router;
   node_options.inventory = [] {
     NodeInventory inventory;
     inventory.memory_bytes = inventory.memory_free_bytes = uint64_t{1} << 32;
@@ -132,9 +133,8 @@ NodeActor World::start_node(const PeerActor& peer, const HealthMonitor& health,
 World::World(const WorldOptions& options) : Stagehand(options.seed) {
   caf::actor_system& actors = system();
   hub_ = std::make_unique<LoopbackHub>(LoopbackPump::kByHand);
-  transport_ = hub_->attach(port_);
-  const auto link = owned(actors.spawn(link_actor, LinkOptions{.transport = transport_}));
-  port_.attach(link);
+  transport_ = hub_->attach(*router_);
+  router_->attach(transport_);
   const auto health = owned(actors.spawn(health_monitor, HealthOptions{}));
   const auto registry = owned(actors.spawn(model_registry, RegistryOptions{}));
   const Incarnation life{100};
@@ -143,8 +143,8 @@ World::World(const WorldOptions& options) : Stagehand(options.seed) {
   peer_options.self = "node-1";
   peer_options.incarnation = life;
   const auto peer = owned(actors.spawn(peer_actor, peer_options));
-  supervisor_actor_ = start_supervisor(options, peer, health, link, registry);
-  const auto node = start_node(peer, health, link);
+  supervisor_actor_ = start_supervisor(options, peer, health, router_, registry);
+  const auto node = start_node(peer, health, router_);
 
   auto store = LedgerStore::open(":memory:");
   const auto ledger = owned(actors.spawn(
@@ -160,10 +160,10 @@ World::World(const WorldOptions& options) : Stagehand(options.seed) {
   limits.in_flight_max = options.stages + 1;
   limits.context_max = 256;
   limits.kv_blocks = kBlocks;
-  batcher = owned(actors.spawn(
-      batcher_actor,
-      BatcherOptions{
-          .limits = limits, .incarnation = Incarnation{200}, .link = link, .listener = gateway}));
+  batcher = owned(actors.spawn(batcher_actor, BatcherOptions{.limits = limits,
+                                                             .incarnation = Incarnation{200},
+                                                             .router = router_,
+                                                             .listener = gateway}));
   SchedulerOptions scheduling;
   scheduling.cluster_id = "test";
   scheduling.self = "node-1";
@@ -198,7 +198,7 @@ World::~World() {
   scheduler_actor_ = nullptr;
   supervisor_actor_ = nullptr;
   end_all();
-  port_.detach();
+  router_->detach();
 }
 
 void World::generate(GenerateCall call, const std::shared_ptr<RecordingSink>& sink) {

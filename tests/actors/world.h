@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "actors/frame_router.h"
 #include "actors/gateway.h"
-#include "actors/link.h"
 #include "actors/messages.h"
 #include "actors/peer.h"
 #include "transport/loopback.h"
@@ -97,18 +97,20 @@ class World final : public Stagehand {
   Supervisor supervisor_actor_;
 
  protected:
-  bool pump() override { return hub_->pump() > 0; }
+  bool pump() override { return hub_->pump(1) > 0; }
 
  private:
   Supervisor start_supervisor(const WorldOptions& options, const PeerActor& peer,
-                              const HealthMonitor& health, const LinkActor& link,
+                              const HealthMonitor& health,
+                              const std::shared_ptr<FrameRouter>& router,
                               const ModelRegistry& registry);
-  NodeActor start_node(const PeerActor& peer, const HealthMonitor& health, const LinkActor& link);
+  NodeActor start_node(const PeerActor& peer, const HealthMonitor& health,
+                       const std::shared_ptr<FrameRouter>& router);
   template <class Done>
   bool run_until(Done done, Duration limit);
 
   std::unique_ptr<LoopbackHub> hub_;
-  LinkPort port_;
+  std::shared_ptr<FrameRouter> router_ = std::make_shared<FrameRouter>();
   std::shared_ptr<Transport> transport_;
 };
 

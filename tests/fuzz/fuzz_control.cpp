@@ -84,17 +84,23 @@ Bytes copy(const Result<SharedBuffer>& encoded) {
 }
 
 std::vector<Bytes> control_corpus() {
-  View view{
-      .deployment = "d", .number = {1}, .batcher = {2}, .batcher_address = Bytes(40), .seats = {}};
+  View view{.deployment = "d",
+            .number = {1},
+            .batcher = {2},
+            .batcher_address = Bytes(40),
+            .seats = {},
+            .standbys = {}};
   for (uint32_t i = 0; i < 4; ++i)
     view.seats.push_back({"node", {1}, {2}, {i, i + 1}, Bytes(24), 9});
+  view.standbys.push_back({2, view.seats[1]});
   std::vector<Bytes> corpus;
   for (const ControlBody& body : std::initializer_list<ControlBody>{
            NodeInventory{1, 2, 3, 4, "avx2", "0.1", 5},
-           AssignStage{{"d", "/m", "id", 0, 2, {0, 3}, 4, 1, 8, "auto"}},
+           AssignStage{{"d", "/m", "id", 0, 2, {0, 3}, 4, 1, 8, "auto", 9}},
            StageReady{"d", 1, {0, 3}, {5}, Bytes(32), 1, 2, 3},
-           StageLost{"d", 1, {5}, "cause", true}, InstallView{view}, ViewInstalled{"d", {3}, 1},
-           StopStage{"d", 1}, StageFigures{"d", 1, {2}, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+           StageLost{"d", 1, {5}, "cause", true}, InstallView{view},
+           ViewInstalled{"d", {3}, {{1, {{{5}, 6, 7, 8}}}}}, StopStage{"d", 1},
+           StageFigures{"d", 1, {2}, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, {15}, 16},
            InjectFault{"d", 1, "throw"}, Evicted{"why"}, Leaving{"why"},
            ControlError{ErrorCode::kFenced, "why"}, Acknowledged{}})
     corpus.push_back(copy(encode_control({.call = 7, .answer = true, .body = body})));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "base/time_slice.h"
 #include "transport/peer/link_messages.h"
 
 namespace troupe {
@@ -34,7 +36,11 @@ Result<std::unique_ptr<BeatThread>> BeatThread::start(BeatThreadOptions options)
 }
 
 BeatThread::BeatThread(BeatThreadOptions options, OwnedFd wake)
-    : options_(std::move(options)), wake_(std::move(wake)), thread_([this] { run(); }) {}
+    : options_(std::move(options)), wake_(std::move(wake)), thread_([this] {
+        pthread_setname_np(pthread_self(), "beats");
+        (void)go_first();
+        run();
+      }) {}
 
 BeatThread::~BeatThread() {
   stopping_ = true;

@@ -4,6 +4,7 @@
 #include "transport/peer/peer_links.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
@@ -18,6 +19,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/time_slice.h"
 #include "transport/peer/address.h"
 #include "transport/peer/beat_thread.h"
 #include "transport/peer/connection.h"
@@ -143,7 +145,11 @@ Result<void> PeerLinks::Impl::start() {
                                     connection->beats_ended(why);
                                 });
                               }}));
-  thread_ = std::thread([this] { io_.run(); });
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "peer-links");
+    (void)go_first();
+    io_.run();
+  });
   return {};
 }
 

@@ -52,6 +52,9 @@ Result<std::vector<UcxSetting>> ucx_environment(const UcxNetwork& network) {
       {"UCX_ZCOPY_THRESH", "inf"},
       // Connecting to a host that is cut off would block the progress thread for 134 s.
       {"UCX_TCP_CONN_NB", "y"},
+      // The progress thread goes before all others (base/time_slice.h): on a spinlock it would keep
+      // UCX's own thread from letting go of it, for a second at a time.
+      {"UCX_USE_MT_MUTEX", "y"},
       {"UCX_TCP_TX_SEG_SIZE", "256k", false},
       {"UCX_TCP_RX_SEG_SIZE", "1m", false},
       // Beats are ours, on the peer link; UCX's own defeat those of TCP.

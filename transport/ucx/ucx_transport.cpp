@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/prng.h"
+#include "base/time_slice.h"
 #include "transport/ucx/engine.h"
 
 namespace troupe {
@@ -33,6 +34,7 @@ class UcxTransport final : public Transport {
     auto address = started.get_future();
     thread_ = std::thread([this, &events, &started] {
       pthread_setname_np(pthread_self(), "ucx-progress");
+      (void)go_first();
       Engine engine(shared_, events);
       auto outcome = engine.start();
       const bool ok = outcome.ok();

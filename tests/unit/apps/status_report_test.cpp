@@ -53,6 +53,32 @@ BOOST_AUTO_TEST_CASE(lets_nothing_from_the_cluster_steer_the_terminal) {
   BOOST_TEST(status_text(example()).find('\033') == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(shows_what_drains_where_it_goes_and_why_not) {
+  ClusterStatus status = example();
+  status.nodes[0].state = NodeState::kAlive;
+  status.nodes[0].draining = true;
+  StageStatus& stage = status.deployments[0].stages[0];
+  stage.moving_to = "node-2";
+  std::string text = status_text(status);
+  BOOST_TEST(text.find("draining") != std::string::npos);
+  BOOST_TEST(text.find("node-1 to node-2") != std::string::npos);
+  BOOST_TEST(text.find("is not empty") == std::string::npos);
+  stage.moving_to.clear();
+  stage.move_trouble = "no room";
+  text = status_text(status);
+  BOOST_TEST(text.find("node-1 is not empty: no room") != std::string::npos);
+  const nlohmann::ordered_json document = status_json(status);
+  BOOST_TEST(document["nodes"][0]["state"] == "draining");
+  BOOST_TEST(document["nodes"][0]["draining"] == true);
+  BOOST_TEST(document["deployments"][0]["stages"][0]["move_trouble"] == "no room");
+  // What is worse than draining is said instead.
+  status.nodes[0].state = NodeState::kDead;
+  BOOST_TEST(std::string(state_text(status.nodes[0])) == "dead");
+  status.nodes[0].draining = false;
+  status.nodes[0].state = NodeState::kAlive;
+  BOOST_TEST(status_text(status).find("is not empty") == std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(has_the_same_facts_as_json) {
   const nlohmann::ordered_json document = status_json(example());
   BOOST_TEST(document["nodes"][0]["state"] == "suspect");

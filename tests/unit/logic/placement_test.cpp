@@ -192,6 +192,27 @@ BOOST_AUTO_TEST_CASE(whatever_it_places_fits) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(one_stage_fits_on_one_node_or_is_told_why_not) {
+  auto wanted = request(6, 3, {node("a", 4 * kGiB), node("b", 5 * kGiB, 1), node("c", kGiB)});
+  wanted.kept = {{0, "a", {}}, {1, "b", {}}, {2, "c", {}}};
+  const auto text = [&](uint32_t stage, const std::string& where) {
+    const auto placed = place_on(wanted, stage, where);
+    if (!placed.ok()) return to_string(placed.error());
+    BOOST_TEST(placed.value().layers.first == 2 * stage);
+    return placed.value().node;
+  };
+  BOOST_TEST(text(1, "a") == "a");
+  BOOST_TEST(text(1, "b") == "b");  // its own place does not count twice
+  BOOST_TEST(text(2, "b") == "resource exhausted: b has no room: it holds 1 of at most 1 stages");
+  BOOST_TEST(text(0, "c") ==
+             "resource exhausted: c has no room: stage 0 needs 2.0 GiB, 0 B are free there");
+  BOOST_TEST(text(0, "x") == "not found: no node x");
+  BOOST_TEST(text(3, "a") == "invalid argument: no stage 3, there are 3");
+  wanted.stages = 7;
+  BOOST_TEST(text(0, "a") ==
+             "invalid argument: 7 stages for a model of 6 layers, allowed are 1 to 6");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -1,7 +1,7 @@
-// A replica in a small world that breaks: nodes come, go, come back and drain, stages die and are
-// restarted or not, loads fail or hang, messages to and from the ledger and the members get lost,
-// another scheduler writes into the ledger. Whenever the faults stop, the replica must serve again,
-// and no step on the way may be a wrong one.
+// A replica in a small world that breaks: nodes come, go, come back, drain and are taken back,
+// operators move stages, stages die and are restarted or not, loads fail or hang, messages to and
+// from the ledger and the members get lost, another scheduler writes into the ledger. Whenever the
+// faults stop, the replica must serve again, and no step on the way may be a wrong one.
 #include <fmt/format.h>
 #include <boost/test/unit_test.hpp>
 
@@ -17,8 +17,8 @@ namespace troupe {
 namespace {
 
 struct Odds {  // per step, in permille
-  uint32_t node_crash, node_join, node_drain, stage_crash, load_fails, load_hangs, commit_lost,
-      other_writer, ack_lost;
+  uint32_t node_crash, node_join, node_drain, operator_move, stage_crash, load_fails, load_hangs,
+      commit_lost, other_writer, ack_lost;
 };
 
 class World {
@@ -39,6 +39,8 @@ class World {
   }
 
   uint32_t served() const { return served_; }
+  uint32_t moves() const { return moves_; }
+  uint32_t promoted() const { return promoted_; }
 
  private:
   struct Process {  // a stage on a node
@@ -60,17 +62,18 @@ class World {
     spec.stages = 1 + upto(4);
     spec.nodes_expected = 1 + upto(3);
     spec.load_max = 5s;
+    if (upto(2) == 0) spec.standby = StandbyPolicy::kKv;
     ledger_ = upto(2) * 7;
     return spec;
   }
 
   Odds draw_odds() {
     const auto sometimes = [&](uint32_t most) { return upto(2) == 0 ? 1 + upto(most) : 0; };
-    return {sometimes(30),  40,
-            sometimes(10),  sometimes(40),
-            sometimes(100), sometimes(50),
-            sometimes(300), sometimes(20),
-            sometimes(300)};
+    return {sometimes(30), 40,
+            sometimes(10), sometimes(50),
+            sometimes(40), sometimes(100),
+            sometimes(50), sometimes(300),
+            sometimes(20), sometimes(300)};
   }
 
   NodeFacts make_node(const std::string& name) {
@@ -82,10 +85,13 @@ class World {
     if (chance(odds_.node_crash)) crash_node();
     if (chance(odds_.node_join)) join_node();
     if (chance(odds_.node_drain) && !nodes_.empty()) {
-      nodes_[upto(static_cast<uint32_t>(nodes_.size()))].draining = true;
+      nodes_[upto(static_cast<uint32_t>(nodes_.size()))].draining = upto(3) != 0;
       tell_nodes("drain");
     }
+    if (chance(odds_.operator_move) && !nodes_.empty()) move_stage();
     if (chance(odds_.stage_crash)) crash_stage();
+    if (chance(odds_.other_writer))
+      carry_out(replica_.on_policy(upto(2) == 0 ? StandbyPolicy::kKv : StandbyPolicy::kNone, now_));
     if (chance(odds_.other_writer)) ++ledger_;
     // Messages of one kind arrive in order, those of different kinds do not.
     if (!to_ledger_.empty() && upto(2) == 0) ledger_answers();
@@ -121,7 +127,13 @@ class World {
       next_layer = seat.layers.last;
     }
     BOOST_TEST(next_layer == spec_.layers, "seed " << seed_);
-    BOOST_TEST(processes_.size() == spec_.stages, "a stage was left behind, seed " << seed_);
+    for (const Standby& standby : replica_.ready_standbys()) {
+      const auto process = processes_.find({standby.seat.node, standby.stage});
+      BOOST_TEST_REQUIRE((process != processes_.end()), "seed " << seed_);
+      BOOST_TEST((process->second.incarnation == standby.seat.incarnation), "seed " << seed_);
+    }
+    BOOST_TEST(processes_.size() == spec_.stages + replica_.ready_standbys().size(),
+               "a stage was left behind, seed " << seed_);
     BOOST_TEST(replica_.view().number.value == ledger_committed_, "seed " << seed_);
   }
 
@@ -146,6 +158,15 @@ class World {
       if (node.node == name) return;
     nodes_.push_back(make_node(name));
     tell_nodes("join");
+  }
+
+  void move_stage() {
+    const NodeId& to = nodes_[upto(static_cast<uint32_t>(nodes_.size()))].node;
+    const auto actions = replica_.on_move(upto(spec_.stages), to, now_);
+    if (!actions.ok()) return;
+    BOOST_TEST_REQUIRE(serving_, "moved in a recovery, seed " << seed_);
+    ++moves_;
+    carry_out(actions.value());
   }
 
   void crash_stage() {
@@ -195,8 +216,13 @@ class World {
       return;
     }
     process.ready = true;
+    tell_ready(slot, process);
+  }
+
+  void tell_ready(const Slot& slot, const Process& process) {
     report(process.node_incarnation, [this, slot, process] {
       reported_.insert(process.incarnation);
+      was_reported_.insert(process.incarnation);
       const Seat seat{
           process.node, process.node_incarnation, process.incarnation, process.layers, {}, 0};
       carry_out(replica_.on_stage_ready(slot.second, seat, now_));
@@ -244,6 +270,13 @@ class World {
     BOOST_TEST_REQUIRE(node != nullptr, "assigned to nobody, seed " << seed_);
     BOOST_TEST_REQUIRE((node->incarnation == act.node_incarnation), "seed " << seed_);
     BOOST_TEST_REQUIRE(!node->draining, "assigned to a draining node, seed " << seed_);
+    // A node adopts what it runs already: a standby whose stage is placed there.
+    const auto known = processes_.find({act.node, act.stage});
+    if (known != processes_.end() && known->second.node_incarnation == act.node_incarnation) {
+      BOOST_TEST_REQUIRE(!act.standby, "two standbys on one node, seed " << seed_);
+      if (known->second.ready) tell_ready({act.node, act.stage}, known->second);
+      return;
+    }
     processes_[{act.node, act.stage}] = {act.node, act.node_incarnation, Incarnation{++lives_},
                                          act.layers};
     loading_.push_back({act.node, act.stage});
@@ -267,6 +300,15 @@ class World {
       const NodeFacts* node = live(seat.node);
       BOOST_TEST_REQUIRE((node != nullptr && node->incarnation == seat.node_incarnation),
                          "a seat on a dead node, seed " << seed_);
+      promoted_ += standing_by_.contains(seat.incarnation) ? 1 : 0;
+    }
+    standing_by_.clear();
+    for (const Standby& standby : act.view.standbys) {
+      // It may have ended since: a lost answer is asked for again with the same view.
+      BOOST_TEST_REQUIRE(was_reported_.contains(standby.seat.incarnation), "seed " << seed_);
+      BOOST_TEST_REQUIRE((act.view.seats[standby.stage].node != standby.seat.node),
+                         "a standby beside its seat, seed " << seed_);
+      standing_by_.insert(standby.seat.incarnation);
     }
     to_ledger_.push_back(act.view);
   }
@@ -320,6 +362,7 @@ class World {
   std::map<Slot, Process> processes_;
   std::set<Incarnation>
       reported_;  // stage lives the replica was told are ready, and not that they ended
+  std::set<Incarnation> was_reported_;         // also those that ended
   std::map<Incarnation, ViewNumber> members_;  // what each stage life installed
   std::deque<Slot> loading_;
   std::deque<View> to_ledger_;
@@ -327,20 +370,26 @@ class World {
   std::deque<std::function<void()>> news_;
   bool serving_ = false;
   uint64_t installed_ = 0, last_served_ = 0;
-  uint32_t served_ = 0;
+  uint32_t served_ = 0, moves_ = 0, promoted_ = 0;
+  std::set<Incarnation> standing_by_;  // in the view proposed last
 };
 
 BOOST_AUTO_TEST_SUITE(recovery_simulation)
 
 BOOST_AUTO_TEST_CASE(it_always_serves_again_once_the_faults_stop) {
-  uint32_t served = 0;
+  uint32_t served = 0, moves = 0, promoted = 0;
   for (uint32_t seed = 1; seed <= 1500; ++seed) {
     World world(seed);
     world.run(300);
     served += world.served();
+    moves += world.moves();
+    promoted += world.promoted();
   }
-  BOOST_TEST_MESSAGE(served << " views served");
+  BOOST_TEST_MESSAGE(served << " views served, " << moves << " moves asked for, " << promoted
+                            << " standbys promoted");
   BOOST_TEST(served > 1500U * 3);  // else the faults leave nothing to look at
+  BOOST_TEST(moves > 1500U);
+  BOOST_TEST(promoted > 500U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

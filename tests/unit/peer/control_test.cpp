@@ -17,7 +17,7 @@ auto fields(const NodeInventory& b) {
 auto fields(const AssignStage& b) {
   const StageSpec& s = b.spec;
   return std::tuple(s.deployment, s.model_path, s.content_id, s.stage, s.stages, s.layers.first,
-                    s.layers.last, s.kv_blocks, s.threads, s.rows_max, s.kernels);
+                    s.layers.last, s.kv_blocks, s.threads, s.rows_max, s.kernels, s.journal_bytes);
 }
 auto fields(const StageReady& b) {
   return std::tuple(b.deployment, b.stage, b.layers.first, b.layers.last, b.incarnation,
@@ -33,11 +33,14 @@ auto fields(const Seat& s) {
 auto fields(const InstallView& b) {
   std::vector<decltype(fields(Seat{}))> seats;
   for (const Seat& seat : b.view.seats) seats.push_back(fields(seat));
-  return std::tuple(b.view.deployment, b.view.number, b.view.batcher, b.view.batcher_address,
-                    seats);
+  std::vector<std::pair<uint32_t, decltype(fields(Seat{}))>> standbys;
+  for (const Standby& standby : b.view.standbys)
+    standbys.emplace_back(standby.stage, fields(standby.seat));
+  return std::tuple(b.view.deployment, b.view.number, b.view.batcher, b.view.batcher_address, seats,
+                    standbys);
 }
 auto fields(const ViewInstalled& b) {
-  return std::tuple(b.deployment, b.view, b.stage);
+  return std::tuple(b.deployment, b.view, b.held);
 }
 auto fields(const StopStage& b) {
   return std::tuple(b.deployment, b.stage);
@@ -45,8 +48,8 @@ auto fields(const StopStage& b) {
 auto fields(const StageFigures& b) {
   return std::tuple(b.deployment, b.stage, b.incarnation, b.micro_batches, b.rows, b.busy_ns,
                     b.idle_ns, b.hop_p50_ns, b.hop_p99_ns, b.step_p50_ns, b.step_p99_ns,
-                    b.fenced_frames, b.garbage_frames, b.weight_bytes, b.kv_bytes,
-                    b.resident_bytes);
+                    b.fenced_frames, b.garbage_frames, b.weight_bytes, b.kv_bytes, b.resident_bytes,
+                    b.journal_bytes, b.standby, b.standby_behind);
 }
 auto fields(const InjectFault& b) {
   return std::tuple(b.deployment, b.stage, b.fault);
@@ -77,13 +80,13 @@ std::vector<ControlBody> one_of_each() {
                   .data_address = address(33),
                   .process = 34};
   return {NodeInventory{1ULL << 40, 2, 3, 4, "avx2", "0.1.0", 5},
-          AssignStage{{"d", "/m/ödel.gguf", "0123", 1, 3, {4, 8}, 5, 6, 7, "reference"}},
+          AssignStage{{"d", "/m/ödel.gguf", "0123", 1, 3, {4, 8}, 5, 6, 7, "reference", 8}},
           StageReady{"d", 2, {4, 8}, {1ULL << 63}, address(kAddressMax), 3, 4, 5},
           StageLost{"d", 2, {3}, "killed by signal 9", true},
-          InstallView{{"d", {7}, {8}, address(9), {seat, seat}}},
-          ViewInstalled{"d", {7}, 2},
+          InstallView{{"d", {7}, {8}, address(9), {seat, seat}, {{1, seat}}}},
+          ViewInstalled{"d", {7}, {{1, {{{5}, 6, 7, 8}, {{9}, 10, 0, 0}}}, {2, {}}}},
           StopStage{"d", 2},
-          StageFigures{"d", 1, {2}, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13},
+          StageFigures{"d", 1, {2}, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, {18}, 19},
           InjectFault{"d", 1, "throw"},
           Evicted{"silent for 3 s"},
           Leaving{"SIGTERM"},
@@ -140,12 +143,12 @@ BOOST_AUTO_TEST_CASE(text_for_people_is_cut_and_cleaned_instead_of_refused) {
 
 BOOST_AUTO_TEST_CASE(what_is_above_a_limit_is_refused_with_the_field_named) {
   const auto spec = [](auto change) {
-    AssignStage body{{"d", "/m", "", 0, 1, {0, 1}, 1, 1, 1, "auto"}};
+    AssignStage body{{"d", "/m", "", 0, 1, {0, 1}, 1, 1, 1, "auto", 1}};
     change(body.spec);
     return ControlBody(body);
   };
   const auto view = [](auto change) {
-    InstallView body{{"d", {1}, {2}, {}, {Seat{"n", {1}, {2}, {0, 1}, {}, 1}}}};
+    InstallView body{{"d", {1}, {2}, {}, {Seat{"n", {1}, {2}, {0, 1}, {}, 1}}, {}}};
     change(body.view);
     return ControlBody(body);
   };

@@ -152,8 +152,12 @@ inline ControlMessage numbered(uint64_t call) {
 
 // About 4 MiB: a view of 1000 seats with the longest address each.
 inline ControlMessage long_message(uint64_t call) {
-  View view{
-      .deployment = "d", .number = {call}, .batcher = {1}, .batcher_address = {}, .seats = {}};
+  View view{.deployment = "d",
+            .number = {call},
+            .batcher = {1},
+            .batcher_address = {},
+            .seats = {},
+            .standbys = {}};
   for (uint32_t i = 0; i < 1000; ++i)
     view.seats.push_back({.node = "n",
                           .node_incarnation = {i},

@@ -333,6 +333,8 @@ BOOST_AUTO_TEST_CASE(bad_arguments_do_not_leave_the_client) {
   auto client = Client::connect({server->address()}).value();
   BOOST_TEST((client->generate(request_for(0)).error().code == ErrorCode::kInvalidArgument));
   BOOST_TEST((client->cancel("").error().code == ErrorCode::kInvalidArgument));
+  BOOST_TEST((client->drain({"", true}).error().code == ErrorCode::kInvalidArgument));
+  BOOST_TEST((client->move({"", 0, "a b"}).error().code == ErrorCode::kInvalidArgument));
   BOOST_TEST((client->shutdown({false, -1s}).error().code == ErrorCode::kInvalidArgument));
   BOOST_TEST(cluster.started() == 0U);
 }

@@ -52,6 +52,8 @@ class FakeCluster final : public ClusterRequests {
     answer(ClusterStatus{});
   };
   std::function<void(FaultCall, Done)> on_fault = [](FaultCall, Done done) { done({}); };
+  std::function<void(DrainCall, Done)> on_drain = [](DrainCall, Done done) { done({}); };
+  std::function<void(MoveCall, Done)> on_move = [](MoveCall, Done done) { done({}); };
   std::function<void(ShutdownCall, Done)> on_shutdown = [](ShutdownCall, Done done) { done({}); };
 
   static void send_all(const GenerateCall& call, PieceSink& sink) {
@@ -86,6 +88,8 @@ class FakeCluster final : public ClusterRequests {
   void inject_fault(FaultCall call, Done done) override {
     on_fault(std::move(call), std::move(done));
   }
+  void drain(DrainCall call, Done done) override { on_drain(std::move(call), std::move(done)); }
+  void move(MoveCall call, Done done) override { on_move(std::move(call), std::move(done)); }
   void shutdown(ShutdownCall call, Done done) override {
     on_shutdown(std::move(call), std::move(done));
   }

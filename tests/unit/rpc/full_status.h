@@ -14,10 +14,10 @@ namespace troupe::test {
 inline ClusterStatus full_status() {
   ClusterStatus status{"cluster", "0.1.0", "node-1", 3, {}, {}, {}};
   status.nodes = {
-      {"node-1", "head", NodeState::kAlive, "127.0.0.1:7420", 11, 12, 13, 14, 15, 16, 17},
-      {"node-2", "worker", NodeState::kDead, "127.0.0.2:7420", 21, 22, 23, 24, 25, 26, 27}};
-  StageStatus stage{0,    "node-1", 1,    10,   31,   32,  33,  34,  35.5,
-                    0.25, 36.5,     37.5, 38.5, 39.5, 310, 311, 312, 313};
+      {"node-1", "head", NodeState::kAlive, "127.0.0.1:7420", 11, 12, 13, 14, 15, 16, 17, false},
+      {"node-2", "worker", NodeState::kDead, "127.0.0.2:7420", 21, 22, 23, 24, 25, 26, 27, true}};
+  StageStatus stage{0,    "node-1", 1,    10,   31,  32,  33,  34,  35.5,     0.25,
+                    36.5, 37.5,     38.5, 39.5, 310, 311, 312, 313, "node-2", "no room"};
   BatcherStatus batcher{"node-1", 41, 42, 43, 44, 45, 46, 47, 48.5};
   status.deployments = {{"smollm2",
                          "smollm2.gguf",
@@ -33,17 +33,17 @@ inline ClusterStatus full_status() {
 }
 
 inline void flatten(const NodeStatus& n, std::vector<std::string>& out) {
-  out.push_back(fmt::format("{} {} {} {} {} {} {} {} {} {} {}", n.id, n.role, to_string(n.state),
+  out.push_back(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", n.id, n.role, to_string(n.state),
                             n.address, n.incarnation, n.process, n.memory_total_bytes,
-                            n.memory_free_bytes, n.cores, n.uptime_ms, n.restarts));
+                            n.memory_free_bytes, n.cores, n.uptime_ms, n.restarts, n.draining));
 }
 
 inline void flatten(const StageStatus& s, std::vector<std::string>& out) {
-  out.push_back(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.index,
+  out.push_back(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", s.index,
                             s.node, s.layer_first, s.layer_last, s.process, s.incarnation, s.steps,
                             s.tokens, s.tokens_per_second, s.busy_fraction, s.hop_p50_ms,
                             s.hop_p99_ms, s.step_p50_ms, s.step_p99_ms, s.weight_bytes, s.kv_bytes,
-                            s.resident_bytes, s.fenced_frames));
+                            s.resident_bytes, s.fenced_frames, s.moving_to, s.move_trouble));
 }
 
 inline std::vector<std::string> flatten(const ClusterStatus& status) {

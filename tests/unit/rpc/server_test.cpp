@@ -186,6 +186,50 @@ BOOST_AUTO_TEST_CASE(faults_are_refused_unless_allowed) {
   BOOST_TEST((seen.kind == FaultKind::kHang));
 }
 
+BOOST_AUTO_TEST_CASE(drains_and_moves_arrive_with_their_arguments) {
+  Setup setup;
+  DrainCall drain;
+  setup.cluster.on_drain = [&](DrainCall call, Done done) {
+    drain = std::move(call);
+    done({});
+  };
+  MoveCall move;
+  setup.cluster.on_move = [&](MoveCall call, Done done) {
+    move = std::move(call);
+    done(Error{ErrorCode::kResourceExhausted, "no room"});
+  };
+  auto client = setup.client();
+  BOOST_TEST(client->drain({"node-2", true}).ok());
+  BOOST_TEST(drain.node == "node-2");
+  BOOST_TEST(drain.drained);
+  BOOST_TEST(client->drain({"node-3", false}).ok());
+  BOOST_TEST(drain.node == "node-3");
+  BOOST_TEST(!drain.drained);
+  const auto moved = client->move({"smollm2", 7, "node-1"});
+  BOOST_REQUIRE(!moved.ok());
+  BOOST_TEST((moved.error().code == ErrorCode::kResourceExhausted));
+  BOOST_TEST(moved.error().message == "no room");
+  BOOST_TEST(move.model == "smollm2");
+  BOOST_TEST(move.stage == 7U);
+  BOOST_TEST(move.node == "node-1");
+}
+
+BOOST_AUTO_TEST_CASE(the_server_checks_drains_and_moves_itself) {
+  Setup setup;
+  setup.cluster.on_drain = [](DrainCall, Done) { std::abort(); };
+  setup.cluster.on_move = [](MoveCall, Done) { std::abort(); };
+  capnp::EzRpcClient connection(setup.server->address());
+  auto session = log_in(connection);
+  auto drain = session.drainNodeRequest();
+  drain.setNode("node 2");
+  BOOST_TEST(
+      rpc::read(drain.send().wait(connection.getWaitScope()).getFailure()).message ==
+      "the node id holds byte 0x20 at position 4, allowed is printable ASCII without spaces");
+  auto move = session.moveStageRequest();
+  BOOST_TEST(rpc::read(move.send().wait(connection.getWaitScope()).getFailure()).message ==
+             "the node id is empty");
+}
+
 BOOST_AUTO_TEST_CASE(a_shutdown_arrives_with_its_arguments) {
   Setup setup;
   ShutdownCall seen;

@@ -66,6 +66,45 @@ BOOST_AUTO_TEST_CASE(a_request_survives_the_wire_with_each_kind_of_prompt) {
              boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(a_drain_and_a_move_survive_the_wire) {
+  capnp::MallocMessageBuilder message;
+  auto drain = message.initRoot<schema::Session::DrainNodeParams>();
+  for (const bool drained : {true, false}) {
+    write(DrainCall{"node-2", drained}, drain);
+    const auto call = read(drain.asReader()).value();
+    BOOST_TEST(call.node == "node-2");
+    BOOST_TEST(call.drained == drained);
+  }
+  auto move = message.initRoot<schema::Session::MoveStageParams>();
+  write(MoveCall{"smollm2", 3, "node-1"}, move);
+  const auto call = read(move.asReader()).value();
+  BOOST_TEST(call.model == "smollm2");
+  BOOST_TEST(call.stage == 3U);
+  BOOST_TEST(call.node == "node-1");
+}
+
+BOOST_AUTO_TEST_CASE(a_drain_or_a_move_that_makes_no_sense_is_refused) {
+  const auto refusal = [](const auto& call) {
+    const auto verdict = validate(call);
+    return verdict.ok() ? std::string() : verdict.error().message;
+  };
+  BOOST_TEST(refusal(DrainCall{std::string(64, 'n'), true}) == "");
+  BOOST_TEST(refusal(DrainCall{"", true}) == "the node id is empty");
+  BOOST_TEST(refusal(DrainCall{std::string(65, 'n'), true}) == "a node id of 65 bytes, limit 64");
+  BOOST_TEST(refusal(MoveCall{"", 0, "n\n"}) ==
+             "the node id holds byte 0x0a at position 1, allowed is printable ASCII without "
+             "spaces");
+  BOOST_TEST(refusal(MoveCall{std::string(256, 'm'), 4294967295, "n"}) == "");
+  BOOST_TEST(refusal(MoveCall{std::string(257, 'm'), 0, "n"}) ==
+             "a model name of 257 bytes, limit 256");
+  // What comes off the wire is checked the same.
+  capnp::MallocMessageBuilder message;
+  auto drain = message.initRoot<schema::Session::DrainNodeParams>();
+  BOOST_TEST(read(drain.asReader()).error().message == "the node id is empty");
+  auto move = message.initRoot<schema::Session::MoveStageParams>();
+  BOOST_TEST(read(move.asReader()).error().message == "the node id is empty");
+}
+
 BOOST_AUTO_TEST_CASE(every_error_code_survives_the_wire) {
   for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
     capnp::MallocMessageBuilder message;

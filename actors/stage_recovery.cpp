@@ -1,0 +1,152 @@
+// A stage's part in recovery: it says what it holds, sends what it keeps in its journal, and feeds
+// its standby or is one.
+#include <algorithm>
+
+#include "actors/stage_port.h"
+#include "base/log.h"
+
+namespace troupe {
+namespace {
+
+std::vector<Segment> segments_of(const FrameHeader& header) {
+  std::vector<Segment> segments;
+  segments.reserve(header.segments.size());
+  for (const FrameSegment& segment : header.segments)
+    segments.push_back({.sequence = segment.sequence,
+                        .position = segment.position,
+                        .rows = segment.rows,
+                        .blocks = segment.blocks,
+                        .sample = false,
+                        .sampling = {}});
+  return segments;
+}
+
+}  // namespace
+
+// On the compute thread: behind every micro-batch of the views before.
+StageHeld StagePort::held(StageProgram& program) {
+  StageHeld held{.stage = options_.stage, .sequences = {}};
+  const std::lock_guard lock(mutex_);
+  for (const SequenceHolding& holding : program.holdings()) {
+    if (held.sequences.size() == kSequencesHeldMax) break;
+    const Journal::Range kept = journal_ ? journal_->range(holding.sequence) : Journal::Range{};
+    held.sequences.push_back({holding.sequence, holding.length, kept.first, kept.end});
+  }
+  return held;
+}
+
+// Under mutex_.
+void StagePort::keep_output(const FrameHeader& input, const StageOutput& output) {
+  uint64_t rows = 0;
+  for (const FrameSegment& segment : input.segments) rows += segment.rows;
+  if (!last() && rows > 0 && options_.journal_bytes_max > 0) {
+    const size_t row_bytes = output.hidden.size() / rows;
+    if (!journal_) journal_ = std::make_unique<Journal>(options_.journal_bytes_max, row_bytes);
+    size_t start = 0;
+    for (const FrameSegment& segment : input.segments) {
+      const size_t bytes = segment.rows * row_bytes;
+      journal_->append(segment.sequence, segment.position,
+                       output.hidden.view().subspan(start, bytes));
+      start += bytes;
+    }
+  }
+  if (!journal_) return;
+  for (const SequenceId sequence : input.released) journal_->forget(sequence);
+}
+
+// Under mutex_, on the transport's thread: the next stage lacks these rows.
+void StagePort::replay(const FramePtr& frame) {
+  const FrameHeader& order = frame->header;
+  uint64_t rows = 0;
+  for (const FrameSegment& segment : order.segments) rows += segment.rows;
+  const size_t row_bytes = journal_ ? journal_->row_bytes() : 0;
+  // What is asked for is bounded by what is kept, so a wrong order takes no memory.
+  bool kept = journal_ != nullptr && rows > 0 && rows * row_bytes <= kFramePayloadMax;
+  for (const FrameSegment& segment : order.segments) {
+    const Journal::Range range = journal_ ? journal_->range(segment.sequence) : Journal::Range{};
+    kept = kept && segment.position >= range.first &&
+           uint64_t{segment.position} + segment.rows <= range.end;
+  }
+  if (!kept)
+    return refuse(order, Error{ErrorCode::kConflict, "the journal does not hold these rows"});
+  SharedBuffer hidden = SharedBuffer::allocate(rows * row_bytes);
+  const std::span<std::byte> out{hidden.mutable_data(), hidden.size()};
+  size_t start = 0;
+  for (const FrameSegment& segment : order.segments) {
+    const size_t bytes = segment.rows * row_bytes;
+    journal_->read(segment.sequence, segment.position, segment.rows, out.subspan(start, bytes));
+    start += bytes;
+  }
+  send_next(order, std::move(hidden));
+}
+
+void StagePort::feed_standby(StageProgram& program) {
+  const std::lock_guard lock(mutex_);
+  if (!feed_ || standby_ == nullptr) return;
+  const std::vector<SequenceHolding> holdings = program.holdings();
+  std::vector<FeedLength> lengths;
+  lengths.reserve(holdings.size());
+  for (const SequenceHolding& holding : holdings)
+    lengths.push_back({holding.sequence, holding.length});
+  const std::vector<FeedRows> wanted = feed_->next(lengths);
+  if (wanted.empty()) return;
+  std::vector<Segment> segments;
+  for (const FeedRows& rows : wanted) {
+    const auto holding =
+        std::find_if(holdings.begin(), holdings.end(),
+                     [&](const SequenceHolding& one) { return one.sequence == rows.sequence; });
+    segments.push_back({.sequence = rows.sequence,
+                        .position = rows.position,
+                        .rows = rows.rows,
+                        .blocks = holding->blocks,
+                        .sample = false,
+                        .sampling = {}});
+  }
+  auto rows = program.read_kv(segments);
+  if (!rows.ok()) {
+    log_error("stage", "cannot read rows for the standby: {}", to_string(rows.error()));
+    return feed_->on_lost();
+  }
+  Frame frame =
+      frame_to(FrameKind::kKvRows, standby_->seat.incarnation, view_.number, MicroBatchId{});
+  frame.header.hidden = program.kv_row_bytes() / 4;
+  for (const Segment& segment : segments) {
+    FrameSegment out;
+    out.sequence = segment.sequence;
+    out.position = segment.position;
+    out.rows = segment.rows;
+    out.blocks = segment.blocks;
+    frame.header.segments.push_back(std::move(out));
+  }
+  frame.payload = std::move(rows).value();
+  send(standby_->seat.data_address, std::move(frame));
+}
+
+// As standby, on the compute thread. What was refused shows in the lengths that are answered.
+void StagePort::store_rows(const FramePtr& frame, StageProgram& program) {
+  const auto outcome = program.write_kv(segments_of(frame->header), frame->payload.view());
+  if (!outcome.ok())
+    log_debug("stage", "the standby did not take rows: {}", to_string(outcome.error()));
+  const std::lock_guard lock(mutex_);
+  if (frame->header.view != view_.number || role_ != Role::kStandby) return;
+  Frame answer = frame_to(FrameKind::kKvStored, frame->header.sender, view_.number, MicroBatchId{});
+  for (const FrameSegment& segment : frame->header.segments) {
+    FrameSegment out;
+    out.sequence = segment.sequence;
+    out.position = program.kv_length(segment.sequence);
+    answer.header.segments.push_back(std::move(out));
+  }
+  send(view_.seats[options_.stage].data_address, std::move(answer));
+}
+
+// Under mutex_.
+void StagePort::stored(const FrameHeader& header) {
+  if (!feed_) return;
+  std::vector<FeedLength> lengths;
+  lengths.reserve(header.segments.size());
+  for (const FrameSegment& segment : header.segments)
+    lengths.push_back({segment.sequence, segment.position});
+  feed_->on_stored(lengths);
+}
+
+}  // namespace troupe
