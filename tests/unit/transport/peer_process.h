@@ -54,7 +54,12 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   const std::vector<std::byte>& address() const { return address_; }
-  void signal(int number) const { kill(pid_, number); }
+  // A process stops only when one of its threads gets to see the signal: waits for that.
+  void signal(int number) const {
+    kill(pid_, number);
+    int status = 0;
+    if (number == SIGSTOP) waitpid(pid_, &status, WUNTRACED);
+  }
   // Ends it by a signal and returns its wait status.
   int end(int number) {
     if (pid_ <= 0) return status_;
