@@ -209,6 +209,8 @@ void Engine::act(Connect& command) {
   hello.envelope.header_bytes = static_cast<uint32_t>(address_.size());
   hello.envelope.number = digest64(hello.header.view(), key_);
   connection->endpoint->send_control(hello, key_);
+  log_debug("ucx", "connection {} to peer {} is being set up", to_string(connection->id),
+            to_hex(connection->peer.instance));
 }
 
 void Engine::act(Send& command) {
@@ -228,6 +230,8 @@ void Engine::act(Spoil& command) {
 }
 
 void Engine::say_goodbye(const std::shared_ptr<Outgoing>& connection) {
+  log_debug("ucx", "connection {} to peer {} is not needed any more{}", to_string(connection->id),
+            to_hex(connection->peer.instance), connection->welcomed ? "" : ", before it was up");
   connection->backlog.clear();
   connection->endpoint->send_control(
       {envelope_to(connection->peer, connection->id.value, MessageKind::kGoodbye), {}, {}}, key_);

@@ -228,6 +228,8 @@ void Engine::answer_hello(const Control& control) {
                 endpoint.error().message);
     return drop(incoming, Duration::zero());
   }
+  log_debug("ucx", "connection {} of peer {} is welcome", connection,
+            to_hex(incoming->key.instance));
   incoming->endpoint = std::move(endpoint).value();
   incoming->endpoint->send_control(
       {envelope_to(incoming->peer, connection, MessageKind::kWelcome), {}, {}}, key_);

@@ -46,6 +46,8 @@ void Engine::on_welcome(const Control& control) {
   const auto found = outgoing_.find({control.envelope.connection});
   if (found != outgoing_.end()) {
     welcome(*found->second);
+    log_debug("ucx", "connection {} is up, {} frames wait", to_string(found->first),
+              found->second->backlog.size());
     pump(*found->second);
   }
   for (const Leaving& leaving : leaving_)
