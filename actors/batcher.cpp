@@ -62,10 +62,11 @@ void BatcherPort::start(const StartView& order) {
   plan();
 }
 
-void BatcherPort::stop(const std::string& why) {
+void BatcherPort::stop(const StopView& order) {
   const std::lock_guard lock(mutex_);
-  if (serving_) log_warning("batcher", "paused: {}", why);
+  if (serving_) log_warning("batcher", "paused: {}", order.why);
   serving_ = false;
+  if (order.crashed) report(batching_.on_loss(order.why));
   batching_.stop_view();
 }
 
@@ -177,7 +178,7 @@ BatcherActor::behavior_type batcher_actor(BatcherActor::stateful_pointer<Batcher
       },
       [&state](const CancelRequest& order) { state.port->cancel(order.id); },
       [&state](const StartView& order) { state.port->start(order); },
-      [&state](const StopView& order) { state.port->stop(order.why); },
+      [&state](const StopView& order) { state.port->stop(order); },
       [&state, self, tick](const Tick&) {
         state.port->tick();
         self->delayed_send(self, tick, Tick{});

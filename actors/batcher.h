@@ -30,7 +30,7 @@ class BatcherPort final : public FrameSink {
   Result<void> submit(BatchRequest request);
   void cancel(const RequestId& id);
   void start(const StartView& order);
-  void stop(const std::string& why);
+  void stop(const StopView& order);
   void tick();
   BatchingFigures figures() const;
   void on_frame(FramePtr frame) override;

@@ -293,6 +293,7 @@ struct StartView {
 };
 struct StopView {
   std::string why;
+  bool crashed = false;  // a stage ended by itself
 };
 struct GetBatchingFigures {};
 using BatcherActor =

@@ -298,7 +298,7 @@ void SchedulerState::carry_out(const ServeAction& action) {
 }
 
 void SchedulerState::carry_out(const PauseAction& action) {
-  self->send(options.batcher, StopView{action.why});
+  self->send(options.batcher, StopView{action.why, action.crashed});
 }
 
 void SchedulerState::carry_out(const StuckAction& action) {

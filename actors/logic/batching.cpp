@@ -124,6 +124,23 @@ void Batching::stop_view() {
   has_view_ = false;
 }
 
+std::vector<BatchEvent> Batching::on_loss(const std::string& why) {
+  std::vector<BatchEvent> events;
+  for (const auto& [id, in_flight] : in_flight_)
+    for (const Order order : in_flight.members) {
+      Sequence& sequence = sequences_.at(order);
+      if (sequence.ended || ++sequence.losses < kLossesMax) continue;
+      events.push_back(
+          end(sequence, FinishReason::kFailed,
+              fmt::format("quarantined: a stage was lost {} times in a row while it ran; the last "
+                          "time: {}",
+                          sequence.losses, why)));
+      running_.erase(order);
+      leaving_.insert(order);  // forgotten with the next view
+    }
+  return events;
+}
+
 std::vector<BatchEvent> Batching::on_sampled(MicroBatchId id, std::span<const SampledRow> rows) {
   const auto known = in_flight_.find(id);
   if (known == in_flight_.end()) return {};
@@ -185,7 +202,7 @@ void Batching::take_token(Sequence& sequence, const SampledRow& row,
                    events);
       return;
   }
-  sequence.refusals = 0;
+  sequence.refusals = sequence.losses = 0;
   ++figures_.tokens_generated;
   BatchEvent event{.id = sequence.request,
                    .index = sequence.log.generated_size() - 1,

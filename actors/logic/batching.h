@@ -111,6 +111,11 @@ class Batching {
   // that is in flight are freed when its micro-batch came back. Nothing for an unknown id.
   std::optional<BatchEvent> cancel(const RequestId& id);
 
+  // A stage was lost: what is in flight may have been the cause. A request in flight at
+  // `kLossesMax` losses, without a new token between, is quarantined: it fails, with `why`, and
+  // takes no more stages with it. From the second loss on it runs alone, so that its neighbours do
+  // not share its fate.
+  std::vector<BatchEvent> on_loss(const std::string& why);
   // A new view: nothing is in flight any more. `held` by stage is what the stages hold; empty:
   // nothing, so every running sequence is fed again from its log. Until the first call nothing is
   // planned.
@@ -143,6 +148,7 @@ class Batching {
   BatchingFigures figures() const;
 
   static constexpr uint32_t kRefusalsMax = 3;
+  static constexpr uint32_t kLossesMax = 3;
   static constexpr uint32_t kReleasedMax = 1024;  // of one micro-batch; more wait for the next
 
  private:
@@ -160,6 +166,7 @@ class Batching {
     uint32_t fed = 0;              // positions whose micro-batch came back
     uint32_t fed_most = 0;         // positions ever sent, to tell replayed rows
     uint32_t refusals = 0;         // since the last new token
+    uint32_t losses = 0;           // of stages while it was in flight, since the last new token
     std::optional<Gap> gap;        // to be filled before anything else is fed
     bool in_flight = false;
     bool preempted = false;  // goes back to the queue as soon as it is not in flight any more
@@ -167,7 +174,8 @@ class Batching {
 
     uint32_t unfed() const { return log.size() - fed; }
     bool decodes() const { return unfed() == 1 && !gap; }
-    bool may_run() const { return !in_flight && !gap && refusals < 2; }
+    bool is_suspect() const { return refusals >= 2 || losses >= 2; }
+    bool may_run() const { return !in_flight && !gap && !is_suspect(); }
   };
 
   struct InFlight {

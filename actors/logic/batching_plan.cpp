@@ -51,11 +51,15 @@ std::optional<PlannedBatch> Batching::next(Instant now) {
   return entry->second.batch;
 }
 
-// A sequence that was refused more than once runs without company until it has shown that it can.
+// A sequence that was refused more than once, or that ran twice when a stage was lost, runs without
+// company until it has shown that it can.
 bool Batching::plan_alone(Draft& draft) {
   for (const Order order : running_) {
     const Sequence& sequence = sequences_.at(order);
-    if (sequence.in_flight || sequence.refusals < 2) continue;
+    if (!sequence.is_suspect() || sequence.gap) continue;
+    // Nothing else may be out meanwhile: it would be under suspicion, too, if a stage were lost.
+    if (sequence.losses >= 2 && !in_flight_.empty()) return true;
+    if (sequence.in_flight) continue;
     if (add_segment(draft, order, sequence.unfed())) return true;
     if (!running_.contains(order))
       break;  // it was put back for want of blocks, and the set has changed

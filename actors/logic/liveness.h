@@ -45,8 +45,8 @@ class PhiDetector {
 struct LivenessOptions {
   PhiOptions phi;
   double phi_suspect = 8;
-  Duration silence_min = 250ms;    // no suspicion before
-  Duration silence_dead = 650ms;   // death after
+  Duration silence_min = 250ms;   // no suspicion before
+  Duration silence_dead = 650ms;  // death after
   Duration stall_min = 5s;  // a compute thread with work that stands still for longer hangs …
   double stall_steps = 4;   // … unless so many predicted steps take longer still
 };

@@ -54,7 +54,7 @@ ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std:
   };
   for (uint32_t stage = 0; stage < stages_.size(); ++stage) {
     if (stage < view_.seats.size() && seat_alive_[stage] && gone(view_.seats[stage]))
-      seat_died(stage, cause_of(view_.seats[stage].node), actions);
+      seat_died(stage, cause_of(view_.seats[stage].node), false, actions);
     if (stages_[stage].placed() && gone(stages_[stage]))
       give_up(stage, cause_of(stages_[stage].node), now, actions);
   }
@@ -82,7 +82,7 @@ ReplicaActions Replica::on_stage_ready(uint32_t stage, const Seat& seat, Instant
     // News of its end was overtaken by news of its successor.
     life.cause = fmt::format("stage {} on {} was restarted", stage, seat.node);
     fault(now, life.cause);
-    life_ended(stage, life.seat.incarnation, life.cause, actions);
+    life_ended(stage, life.seat.incarnation, life.cause, true, actions);
     life.phase = Stage::Phase::kRestarting;
   }
   if (seat.layers != life.layers || !seat.incarnation) {
@@ -109,7 +109,7 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   const std::string cause = fmt::format("stage {} on {} was lost: {}", stage, node, why);
   if (is_standby(stage, node)) {
     standby_lost(stage, incarnation, restarting, cause, now, actions);
-    life_ended(stage, incarnation, cause, actions);
+    life_ended(stage, incarnation, cause, true, actions);
     return advance(now, std::move(actions));
   }
   const bool is_here = life.placed() && life.node == node;
@@ -117,7 +117,7 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
     // Late news of an earlier life; or of the one that still serves while its successor loads
     // elsewhere.
     if (serves_in(stage, node, incarnation)) fault(now, cause);
-    life_ended(stage, incarnation, cause, actions);
+    life_ended(stage, incarnation, cause, true, actions);
     // Nobody wants the next life of a stage that has its place elsewhere by now.
     for (const NodeFacts& facts : nodes_)
       if (restarting && !is_here && facts.node == node)
@@ -129,7 +129,7 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   } else {
     note(now, cause);
   }
-  life_ended(stage, incarnation, cause, actions);
+  life_ended(stage, incarnation, cause, true, actions);
   life.cause = cause;
   if (!restarting) {
     avoid(stage);
@@ -322,7 +322,7 @@ void Replica::check_stages(Instant now, ReplicaActions& actions) {
 void Replica::give_up(uint32_t stage, const std::string& why, Instant now,
                       ReplicaActions& actions) {
   Stage& life = stages_[stage];
-  if (life.ready()) life_ended(stage, life.seat.incarnation, why, actions);
+  if (life.ready()) life_ended(stage, life.seat.incarnation, why, false, actions);
   stop_on(life.node, life.node_incarnation, stage, actions);
   life = Stage{};
   life.cause = why;
@@ -332,17 +332,18 @@ void Replica::give_up(uint32_t stage, const std::string& why, Instant now,
 
 // This life of a stage is over, and so is every view that it has a seat in.
 void Replica::life_ended(uint32_t stage, Incarnation incarnation, const std::string& why,
-                         ReplicaActions& actions) {
+                         bool crashed, ReplicaActions& actions) {
   if (!incarnation) return;  // it had not come up yet
   dead_.push_back(incarnation);
   if (dead_.size() > kDeadMax) dead_.pop_front();
   if (stage < view_.seats.size() && view_.seats[stage].incarnation == incarnation)
-    seat_died(stage, why, actions);
+    seat_died(stage, why, crashed, actions);
 }
 
-void Replica::seat_died(uint32_t stage, const std::string& why, ReplicaActions& actions) {
+void Replica::seat_died(uint32_t stage, const std::string& why, bool crashed,
+                        ReplicaActions& actions) {
   seat_alive_[stage] = false;
-  if (state_ == ReplicaState::kServing) actions.push_back(PauseAction{why});
+  if (state_ == ReplicaState::kServing) actions.push_back(PauseAction{why, crashed});
   state_ = ReplicaState::kLoading;
 }
 

@@ -71,7 +71,8 @@ struct ServeAction {
 };  // all have it: the batcher may start
 struct PauseAction {
   std::string why;
-};  // the batcher must stop until the next ServeAction
+  bool crashed = false;  // a stage ended by itself: what it was running may have been the cause
+};                       // the batcher must stop until the next ServeAction
 struct StuckAction {
   Error why;
 };  // nothing can be done until a node joins; requests get kUnavailable
@@ -164,8 +165,8 @@ class Replica {
   };
   // recovery.cpp: facts
   void give_up(uint32_t stage, const std::string& why, Instant now, ReplicaActions& actions);
-  void seat_died(uint32_t stage, const std::string& why, ReplicaActions& actions);
-  void life_ended(uint32_t stage, Incarnation incarnation, const std::string& why,
+  void seat_died(uint32_t stage, const std::string& why, bool crashed, ReplicaActions& actions);
+  void life_ended(uint32_t stage, Incarnation incarnation, const std::string& why, bool crashed,
                   ReplicaActions& actions);
   Result<Placement> check_move(uint32_t stage, const NodeId& node) const;
   void avoid(uint32_t stage);

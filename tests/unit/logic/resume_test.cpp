@@ -214,6 +214,55 @@ BOOST_AUTO_TEST_CASE(a_refused_replay_starts_again_from_the_token_log) {
   BOOST_TEST(pipeline.run(*batch));
 }
 
+// A request that crashes a stage whenever it gets to run.
+BOOST_AUTO_TEST_CASE(a_poison_request_is_quarantined_and_its_neighbours_never_notice) {
+  Batching batching({.stages = 2, .in_flight_max = 3, .kv_blocks = 100});
+  Pipeline pipeline(2);
+  batching.start_view();
+  for (const char* id : {"a", "b"}) BOOST_TEST(batching.add(request(id, 10, 40)).ok());
+  run(batching, pipeline, 4);
+  BOOST_TEST(batching.add(request("poison", 12, 5)).ok());
+  std::map<RequestId, uint32_t> tokens;
+  std::vector<BatchEvent> failed;
+  uint32_t crashes = 0;
+  std::deque<PlannedBatch> out;
+  for (uint32_t step = 0; step < 2000 && !batching.requests().empty(); ++step) {
+    while (auto batch = batching.next(kNow)) out.push_back(*batch);
+    if (out.empty()) break;
+    const PlannedBatch batch = out.front();
+    out.pop_front();
+    const bool poisoned =
+        std::any_of(batch.segments.begin(), batch.segments.end(),
+                    [](const PlannedSegment& s) { return s.sample && s.position == 0; }) ||
+        std::any_of(batch.segments.begin(), batch.segments.end(),
+                    [](const PlannedSegment& s) { return s.tokens.size() == 12; });
+    if (poisoned) {
+      BOOST_TEST_REQUIRE(++crashes <= Batching::kLossesMax);
+      for (BatchEvent& event : batching.on_loss("killed by signal 11"))
+        failed.push_back(std::move(event));
+      batching.stop_view();
+      BOOST_TEST(!batching.next(kNow).has_value());
+      pipeline.lose(1);
+      out.clear();
+      batching.start_view(pipeline.held());
+      continue;
+    }
+    BOOST_TEST_REQUIRE(pipeline.run(batch));
+    for (const BatchEvent& event : answer(batching, batch))
+      if (event.token) ++tokens[event.id];
+  }
+  BOOST_TEST(crashes == Batching::kLossesMax);
+  BOOST_TEST_REQUIRE(failed.size() == 1U);
+  BOOST_TEST(failed[0].id == "poison");
+  BOOST_TEST((failed[0].finish == FinishReason::kFailed));
+  BOOST_TEST(failed[0].failure ==
+             "quarantined: a stage was lost 3 times in a row while it ran; the last time: killed "
+             "by signal 11");
+  BOOST_TEST(batching.requests().empty());
+  while (auto batch = batching.next(kNow)) BOOST_TEST(pipeline.run(*batch));
+  BOOST_TEST(batching.figures().kv_blocks_used == 0U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace
