@@ -177,6 +177,12 @@ void SchedulerState::nodes_changed(const std::string& why) {
 }
 
 void SchedulerState::carry_out(const ReplicaActions& actions) {
+  // What it decided; what it was told has been noted when it was heard.
+  for (const ReplicaEvent& event : replica->history()) {
+    if (event.number <= replica_noted) continue;
+    replica_noted = event.number;
+    if (!event.told) note(event.text);
+  }
   for (const ReplicaAction& action : actions)
     std::visit([this](const auto& one) { carry_out(one); }, action);
 }
@@ -282,13 +288,6 @@ void SchedulerState::take_holdings(const ViewInstalled& installed) {
 }
 
 void SchedulerState::carry_out(const ServeAction& action) {
-  for (const ReplicaEvent& event : replica->history())
-    if (event.at == self->clock().now()) note(event.text);
-  std::string seats;
-  for (size_t stage = 0; stage < action.view.seats.size(); ++stage)
-    seats += fmt::format("{}stage {} on {}", stage == 0 ? "" : ", ", stage,
-                         action.view.seats[stage].node);
-  note(fmt::format("view {} serves: {}", action.view.number.value, seats));
   StartView start{action.view, {}};
   if (held_in == action.view.number)
     for (auto& [stage, of_stage] : held) start.held.push_back(std::move(of_stage));

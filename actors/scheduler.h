@@ -75,6 +75,7 @@ struct SchedulerState {
   std::optional<Error> failure;  // the deployment cannot start: why
   std::unique_ptr<Replica> replica;
   std::map<uint32_t, StageRecord> figures;
+  uint64_t replica_noted = 0;          // number of its newest event that was looked at
   ViewNumber held_in;                  // the newest view that stages said they installed …
   std::map<uint32_t, StageHeld> held;  // … and what each holds
   std::deque<ClusterEvent> events;

@@ -127,7 +127,7 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   if (life.ready()) {
     fault(now, cause);
   } else {
-    note(now, cause);
+    note(now, cause, true);
   }
   life_ended(stage, incarnation, cause, true, actions);
   life.cause = cause;
@@ -161,7 +161,7 @@ ReplicaActions Replica::on_assign_failed(uint32_t stage, const NodeId& node, con
   if (!is_asked) return actions;
   const std::string cause =
       fmt::format("{} could not load stage {}: {}", node, stage, to_string(why));
-  note(now, cause);
+  note(now, cause, true);
   barred_.push_back({stage, life.node, life.node_incarnation});
   give_up(stage, cause, now, actions);
   return advance(now, std::move(actions));
@@ -374,11 +374,11 @@ void Replica::stop_on(const NodeId& node, Incarnation incarnation, uint32_t stag
 
 void Replica::fault(Instant now, const std::string& text) {
   ++faults_;
-  note(now, text);
+  note(now, text, true);
 }
 
-void Replica::note(Instant now, std::string text) {
-  history_.push_back({now, std::move(text)});
+void Replica::note(Instant now, std::string text, bool told) {
+  history_.push_back({++last_event_, told, now, std::move(text)});
   if (history_.size() > kHistoryMax) history_.erase(history_.begin());
 }
 

@@ -86,6 +86,8 @@ const char* to_string(ReplicaState state);
 
 // One line of a replica's history, for status and logs.
 struct ReplicaEvent {
+  uint64_t number = 0;  // 1, 2, …
+  bool told = false;    // it repeats what the replica was told
   Instant at;
   std::string text;  // "view 3 serves: stage 1 moved from node-2 to node-3 (node-2 was lost:
                      // connection reset)"
@@ -177,7 +179,7 @@ class Replica {
   bool serves_in(uint32_t stage, const NodeId& node, Incarnation incarnation) const;
   const NodeFacts* living(const NodeId& node, Incarnation incarnation) const;
   void fault(Instant now, const std::string& text);
-  void note(Instant now, std::string text);
+  void note(Instant now, std::string text, bool told = false);
 
   // recovery_placing.cpp: from facts to the next step
   ReplicaActions advance(Instant now, ReplicaActions actions);
@@ -213,6 +215,7 @@ class Replica {
   View view_;
   std::vector<bool> seat_alive_;  // [seat of view_]
   std::vector<Seat> served_;      // [stage] of the last view that served; empty before the first
+  std::vector<Standby> served_standbys_;
   std::vector<NodeFacts> nodes_;  // in the caller's order: the first is the head
   std::vector<Stage> stages_;     // [stage]: where it is, or will be
   std::vector<Stage> standbys_;   // [stage]: who follows it, or will
@@ -229,6 +232,7 @@ class Replica {
   std::string stuck_;  // last said; empty when not stuck
   uint32_t faults_ = 0;
   std::vector<ReplicaEvent> history_;
+  uint64_t last_event_ = 0;
 
   static constexpr size_t kHistoryMax = 64;
   static constexpr size_t kDeadMax = 64;

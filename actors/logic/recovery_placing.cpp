@@ -171,7 +171,7 @@ void Replica::stuck(const Error& why, Instant now, ReplicaActions& actions) {
   text += why.message;
   if (stuck_ == text) return;
   stuck_ = text;
-  note(now, std::move(text));
+  note(now, std::move(text), !serves);
   if (!serves) actions.push_back(StuckAction{why});
 }
 
@@ -221,6 +221,7 @@ void Replica::serve(Instant now, ReplicaActions& actions) {
   avoided_.clear();
   stuck_.clear();
   served_ = view_.seats;
+  served_standbys_ = view_.standbys;
   for (Stage& life : stages_) life.cause.clear();
   actions.push_back(ServeAction{view_});
 }
@@ -243,6 +244,14 @@ std::string Replica::changes_text() const {
     }
     if (!served_.empty() && !cause.empty()) change += fmt::format(" ({})", cause);
     text.append(text.empty() ? "" : ", ").append(change);
+  }
+  for (const Standby& standby : view_.standbys) {
+    const bool known = std::any_of(
+        served_standbys_.begin(), served_standbys_.end(),
+        [&](const Standby& before) { return before.seat.incarnation == standby.seat.incarnation; });
+    if (!known)
+      text += fmt::format("{}{} stands by for stage {}", text.empty() ? "" : ", ",
+                          standby.seat.node, standby.stage);
   }
   return text.empty() ? "as before" : text;
 }

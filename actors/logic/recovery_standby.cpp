@@ -65,7 +65,7 @@ void Replica::standby_lost(uint32_t stage, Incarnation incarnation, bool restart
                            const std::string& why, Instant now, ReplicaActions& actions) {
   Stage& standby = standbys_[stage];
   if (standby.ready() && standby.seat.incarnation != incarnation) return;  // of an earlier life
-  note(now, "standby: " + why);
+  note(now, "standby: " + why, true);
   if (!restarting) return drop_standby(stage, now + kStandbyRetryAfter, actions);
   if (standby.ready()) standby.since = now;
   standby.phase = Stage::Phase::kRestarting;
