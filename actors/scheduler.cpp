@@ -198,7 +198,8 @@ StageSpec SchedulerState::spec_of(uint32_t stage, LayerRange layers) const {
                    .threads = options.deployment.threads,
                    .rows_max = options.deployment.rows_max,
                    .kernels = options.deployment.kernels,
-                   .journal_bytes = options.deployment.journal_bytes};
+                   .journal_bytes = options.deployment.journal_bytes,
+                   .batcher = options.batcher_incarnation};
 }
 
 void SchedulerState::carry_out(const AssignAction& action) {

@@ -50,6 +50,7 @@ void StageState::build() {
                        .stage = options.spec.stage,
                        .stages = options.spec.stages,
                        .incarnation = options.incarnation,
+                       .batcher = options.spec.batcher,
                        .router = options.router,
                        .journal_bytes_max = options.spec.journal_bytes,
                        .struck = [me] { caf::anon_send(me, FaultStruck{}); }});

@@ -23,7 +23,9 @@ const Standby* standby_of(const View& view, uint32_t stage) {
 }  // namespace
 
 StagePort::StagePort(StagePortOptions options)
-    : options_(std::move(options)), fence_(options_.incarnation) {}
+    : options_(std::move(options)), fence_(options_.incarnation) {
+  view_.batcher = options_.batcher;
+}
 StagePort::~StagePort() = default;
 
 ComputeEvents StagePort::events(std::function<void(Result<StageMemory>)> loaded) {

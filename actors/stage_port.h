@@ -31,6 +31,7 @@ struct StagePortOptions {
   std::string deployment;
   uint32_t stage = 0, stages = 1;
   Incarnation incarnation;
+  Incarnation batcher;  // whose sequences the program may hold from the start; 0: of none
   std::shared_ptr<FrameRouter> router;
   uint64_t journal_bytes_max = 0;  // 0: it keeps no journal
   std::function<void()> struck;    // a fault asks the stage actor to throw

@@ -169,6 +169,7 @@ void SupervisorState::remove(const Key& key) {
     dying.emplace(child.process, key);
     options.launcher->terminate(child.process);
   }
+  if (options.launcher) options.launcher->forget(child.node);
   children.erase(found);
 }
 

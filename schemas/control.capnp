@@ -63,6 +63,7 @@ struct StageSpec {
   rowsMax @8 :UInt32;     # of one micro-batch; at most 2^20
   kernels @9 :Text;       # kernel set, "auto" for the best one there is; at most 64 bytes
   journalBytes @10 :UInt64;  # of its output that it keeps for the next stage; 0: nothing
+  batcher @11 :UInt64;    # incarnation whose sequences its kept KV memory may hold; 0: unknown
 }
 
 struct StageReady {

@@ -197,6 +197,7 @@ void write(schema::ControlMessage::Body::Builder body, const AssignStage& value)
   to.setRowsMax(value.spec.rows_max);
   to.setKernels(value.spec.kernels);
   to.setJournalBytes(value.spec.journal_bytes);
+  to.setBatcher(value.spec.batcher.value);
 }
 AssignStage read(schema::StageSpec::Reader from) {
   return {.spec = {.deployment = name_from(from.getDeployment()),
@@ -209,7 +210,8 @@ AssignStage read(schema::StageSpec::Reader from) {
                    .threads = from.getThreads(),
                    .rows_max = from.getRowsMax(),
                    .kernels = name_from(from.getKernels()),
-                   .journal_bytes = from.getJournalBytes()}};
+                   .journal_bytes = from.getJournalBytes(),
+                   .batcher = {from.getBatcher()}}};
 }
 
 void write(schema::ControlMessage::Body::Builder body, const StageReady& value) {

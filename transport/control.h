@@ -39,6 +39,7 @@ struct StageSpec {
   uint32_t rows_max = 0;  // of a micro-batch
   std::string kernels = "auto";
   uint64_t journal_bytes = 0;  // of its output that it keeps for the next stage; 0: nothing
+  Incarnation batcher;         // whose sequences its kept KV memory may hold; 0: unknown
 };
 
 // head -> node -> stage process: load this. Answer: StageReady or ControlError.

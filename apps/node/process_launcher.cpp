@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,10 +28,11 @@ void close_all(const LinkSockets& sockets) {
   ::close(sockets.beats);
 }
 
+constexpr int kFirst = 16;  // above every number that a child expects something at
+
 // The sockets above the numbers the child wants them at, so that one dup2 cannot overwrite the
 // other's source.
 LinkSockets above_targets(const LinkSockets& sockets) {
-  constexpr int kFirst = 16;
   const LinkSockets moved{::fcntl(sockets.messages, F_DUPFD_CLOEXEC, kFirst),
                           ::fcntl(sockets.beats, F_DUPFD_CLOEXEC, kFirst)};
   close_all(sockets);
@@ -38,13 +40,14 @@ LinkSockets above_targets(const LinkSockets& sockets) {
 }
 
 Result<pid_t> spawn(const std::string& program, const std::vector<std::string>& arguments,
-                    const LinkSockets& sockets) {
+                    const LinkSockets& sockets, int memory) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawnattr_init(&attributes);
   ::posix_spawn_file_actions_adddup2(&actions, sockets.messages, kStageMessagesFd);
   ::posix_spawn_file_actions_adddup2(&actions, sockets.beats, kStageBeatsFd);
+  ::posix_spawn_file_actions_adddup2(&actions, memory, kStageMemoryFd);
   // The daemon blocks the signals it waits for; the child sets up its own.
   sigset_t none;
   ::sigemptyset(&none);
@@ -77,6 +80,7 @@ ProcessLauncher::~ProcessLauncher() {
   }
   for (auto& [process, thread] : running) thread.join();
   for (std::thread& thread : finished_) thread.join();
+  for (const auto& [child, memory] : memories_) ::close(memory);
 }
 
 void ProcessLauncher::on_ended(std::function<void(uint64_t, std::string)> ended) {
@@ -90,7 +94,9 @@ Result<uint64_t> ProcessLauncher::launch(const LaunchOrder& order) {
   arguments.insert(arguments.end(),
                    {"--stage-process", order.child, "--parent", std::to_string(::getpid())});
   const LinkSockets theirs = above_targets(pair.theirs);
-  const auto process = spawn(options_.program, arguments, theirs);
+  const auto memory = memory_of(order.child);
+  const auto process = memory.ok() ? spawn(options_.program, arguments, theirs, memory.value())
+                                   : Result<pid_t>(memory.error());
   close_all(theirs);
   if (!process.ok()) {
     close_all(pair.ours);
@@ -108,6 +114,30 @@ Result<uint64_t> ProcessLauncher::launch(const LaunchOrder& order) {
   running_.emplace(static_cast<uint64_t>(process.value()),
                    std::thread([this, pid = process.value()] { wait_for(pid); }));
   return static_cast<uint64_t>(process.value());
+}
+
+// Made with the first child of this id; sparse until somebody writes.
+Result<int> ProcessLauncher::memory_of(const NodeId& child) {
+  const std::lock_guard lock(mutex_);
+  const auto known = memories_.find(child);
+  if (known != memories_.end()) return known->second;
+  const int low = ::memfd_create("troupe-kv", MFD_CLOEXEC);
+  const int memory = low < 0 ? low : ::fcntl(low, F_DUPFD_CLOEXEC, kFirst);
+  const int status = errno;
+  if (low >= 0) ::close(low);
+  if (memory < 0)
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("memory for a stage's KV cache: {}", std::strerror(status))};
+  memories_.emplace(child, memory);
+  return memory;
+}
+
+void ProcessLauncher::forget(const NodeId& child) {
+  const std::lock_guard lock(mutex_);
+  const auto known = memories_.find(child);
+  if (known == memories_.end()) return;
+  ::close(known->second);
+  memories_.erase(known);
 }
 
 void ProcessLauncher::wait_for(int process) {

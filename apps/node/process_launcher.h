@@ -23,8 +23,9 @@ struct LauncherOptions {
   std::function<Result<void>(LinkSockets)> adopt;
 };
 
-// The descriptors a stage process finds its link at.
-inline constexpr int kStageMessagesFd = 3, kStageBeatsFd = 4;
+// The descriptors a stage process finds its link at, and the memory for its KV cache, which outlives
+// it: the daemon keeps it for the successor.
+inline constexpr int kStageMessagesFd = 3, kStageBeatsFd = 4, kStageMemoryFd = 5;
 
 class ProcessLauncher final : public StageLauncher {
  public:
@@ -33,10 +34,12 @@ class ProcessLauncher final : public StageLauncher {
 
   void on_ended(std::function<void(uint64_t, std::string)> ended) override;
   Result<uint64_t> launch(const LaunchOrder& order) override;
+  void forget(const NodeId& child) override;
   void kill(uint64_t process) override;
   void terminate(uint64_t process) override;
 
  private:
+  Result<int> memory_of(const NodeId& child);
   void signal(uint64_t process, int number);
   void wait_for(int process);
 
@@ -46,6 +49,7 @@ class ProcessLauncher final : public StageLauncher {
   std::map<uint64_t, std::thread>
       running_;  // not reaped yet: its number cannot mean another process
   std::vector<std::thread> finished_;
+  std::map<NodeId, int> memories_;  // descriptors
 };
 
 }  // namespace troupe

@@ -21,6 +21,7 @@ namespace troupe {
 struct StageProcess {
   NodeId id;            // "node-2/stage-1"
   LinkSockets sockets;  // to the daemon
+  int memory = -1;      // for its KV cache; it outlives this process
 };
 
 struct RuntimeOptions {

@@ -112,6 +112,7 @@ struct Stage {
                                                         .stage = stage,
                                                         .stages = stages,
                                                         .incarnation = Incarnation{incarnation},
+                                                        .batcher = {},
                                                         .router = process.router,
                                                         .journal_bytes_max = journal,
                                                         .struck = [this] { ++struck; }});

@@ -21,11 +21,13 @@ class PaperLauncher final : public StageLauncher {
     orders.push_back(order);
     return 1000 + orders.size();
   }
+  void forget(const NodeId& child) override { forgotten.push_back(child); }
   void kill(uint64_t process) override { killed.push_back(process); }
   void terminate(uint64_t process) override { terminated.push_back(process); }
   std::function<void(uint64_t, std::string)> ended;
   std::vector<LaunchOrder> orders;
   std::vector<uint64_t> killed, terminated;
+  std::vector<NodeId> forgotten;
   bool fails = false;
 };
 

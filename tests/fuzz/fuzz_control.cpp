@@ -96,7 +96,7 @@ std::vector<Bytes> control_corpus() {
   std::vector<Bytes> corpus;
   for (const ControlBody& body : std::initializer_list<ControlBody>{
            NodeInventory{1, 2, 3, 4, "avx2", "0.1", 5},
-           AssignStage{{"d", "/m", "id", 0, 2, {0, 3}, 4, 1, 8, "auto", 9}},
+           AssignStage{{"d", "/m", "id", 0, 2, {0, 3}, 4, 1, 8, "auto", 9, {10}}},
            StageReady{"d", 1, {0, 3}, {5}, Bytes(32), 1, 2, 3},
            StageLost{"d", 1, {5}, "cause", true}, InstallView{view},
            ViewInstalled{"d", {3}, {{1, {{{5}, 6, 7, 8}}}}}, StopStage{"d", 1},

@@ -17,7 +17,7 @@ auto fields(const NodeInventory& b) {
 auto fields(const AssignStage& b) {
   const StageSpec& s = b.spec;
   return std::tuple(s.deployment, s.model_path, s.content_id, s.stage, s.stages, s.layers.first,
-                    s.layers.last, s.kv_blocks, s.threads, s.rows_max, s.kernels, s.journal_bytes);
+                    s.layers.last, s.kv_blocks, s.threads, s.rows_max, s.kernels, s.journal_bytes, s.batcher);
 }
 auto fields(const StageReady& b) {
   return std::tuple(b.deployment, b.stage, b.layers.first, b.layers.last, b.incarnation,
@@ -80,7 +80,7 @@ std::vector<ControlBody> one_of_each() {
                   .data_address = address(33),
                   .process = 34};
   return {NodeInventory{1ULL << 40, 2, 3, 4, "avx2", "0.1.0", 5},
-          AssignStage{{"d", "/m/ödel.gguf", "0123", 1, 3, {4, 8}, 5, 6, 7, "reference", 8}},
+          AssignStage{{"d", "/m/ödel.gguf", "0123", 1, 3, {4, 8}, 5, 6, 7, "reference", 8, {9}}},
           StageReady{"d", 2, {4, 8}, {1ULL << 63}, address(kAddressMax), 3, 4, 5},
           StageLost{"d", 2, {3}, "killed by signal 9", true},
           InstallView{{"d", {7}, {8}, address(9), {seat, seat}, {{1, seat}}}},
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(text_for_people_is_cut_and_cleaned_instead_of_refused) {
 
 BOOST_AUTO_TEST_CASE(what_is_above_a_limit_is_refused_with_the_field_named) {
   const auto spec = [](auto change) {
-    AssignStage body{{"d", "/m", "", 0, 1, {0, 1}, 1, 1, 1, "auto", 1}};
+    AssignStage body{{"d", "/m", "", 0, 1, {0, 1}, 1, 1, 1, "auto", 1, {2}}};
     change(body.spec);
     return ControlBody(body);
   };
