@@ -29,8 +29,9 @@ RestartDecision RestartPolicy::on_failure(Instant now) {
     return GiveUp{fmt::format("failed {} times within {:.1f} s, allowed are {} restarts", seen,
                               to_seconds(budget_.window), budget_.max_restarts)};
   }
-  Duration after = budget_.backoff_min;
-  for (uint32_t doubled = 0; doubled < streak_ && after < budget_.backoff_max; ++doubled)
+  // At once the first time: somebody waits for it, and most failures do not come back.
+  Duration after = streak_ == 0 ? Duration::zero() : budget_.backoff_min;
+  for (uint32_t doubled = 1; doubled < streak_ && after < budget_.backoff_max; ++doubled)
     after *= 2;
   ++streak_;
   return Restart{std::min(after, budget_.backoff_max)};

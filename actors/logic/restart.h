@@ -1,7 +1,7 @@
 // How often a child may be restarted: OTP's one_for_one supervision. A child that fails is started
-// again after a back-off that doubles with each failure in a row; one that fails more than
-// `max_restarts` times within `window` is given up and the failure goes up a level. A child that
-// lived longer than the window starts with a clean slate.
+// again at once, then after a back-off that doubles with each failure in a row; one that fails more
+// than `max_restarts` times within `window` is given up and the failure goes up a level. A child
+// that lived longer than the window starts with a clean slate.
 #pragma once
 
 #include <cstdint>
