@@ -47,6 +47,9 @@ void GatewayPort::drain(DrainCall call, Done done) {
 void GatewayPort::move(MoveCall call, Done done) {
   caf::anon_send(gateway_, OperatorRequest{std::move(call), std::move(done)});
 }
+void GatewayPort::set_standby(StandbyCall call, Done done) {
+  caf::anon_send(gateway_, OperatorRequest{std::move(call), std::move(done)});
+}
 void GatewayPort::shutdown(ShutdownCall call, Done done) {
   done(shutdown_
            ? shutdown_(call)

@@ -90,6 +90,7 @@ class GatewayPort final : public ClusterRequests {
   void inject_fault(FaultCall call, Done done) override;
   void drain(DrainCall call, Done done) override;
   void move(MoveCall call, Done done) override;
+  void set_standby(StandbyCall call, Done done) override;
   void shutdown(ShutdownCall call, Done done) override;
 
  private:

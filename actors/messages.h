@@ -311,7 +311,7 @@ struct FaultOutcome {
   std::optional<Error> error;
 };
 // What an operator wants of the cluster's placement; answered when it has begun.
-using OperatorCall = std::variant<DrainCall, MoveCall>;
+using OperatorCall = std::variant<DrainCall, MoveCall, StandbyCall>;
 struct OperatorOrder {
   OperatorCall call;
 };

@@ -105,8 +105,10 @@ struct SchedulerState {
   void tell_gateway(bool serving, const std::string& why);
   void note(const std::string& text);
   // scheduler_orders.cpp: what people ask for
+  Result<void> check_deployment(const std::string& wanted) const;
   Result<void> order(const DrainCall& call);
   Result<void> order(const MoveCall& call);
+  Result<void> order(const StandbyCall& call);
   Error not_here(const NodeId& node) const;
   void inject(const FaultCall& fault, const std::function<void(std::optional<Error>)>& done);
   void status(const std::function<void(ClusterStatus)>& done);

@@ -40,12 +40,24 @@ Result<void> SchedulerState::order(const DrainCall& call) {
   return {};
 }
 
-Result<void> SchedulerState::order(const MoveCall& call) {
-  if (!call.model.empty() && call.model != options.deployment.name)
-    return Error{ErrorCode::kNotFound, fmt::format("no model '{}' here, there is '{}'", call.model,
-                                                   options.deployment.name)};
+Result<void> SchedulerState::check_deployment(const std::string& wanted) const {
+  if (!wanted.empty() && wanted != options.deployment.name)
+    return Error{ErrorCode::kNotFound,
+                 fmt::format("no model '{}' here, there is '{}'", wanted, options.deployment.name)};
   if (failure) return *failure;
   if (!replica) return Error{ErrorCode::kUnavailable, "the model is being opened; try again"};
+  return {};
+}
+
+Result<void> SchedulerState::order(const StandbyCall& call) {
+  TROUPE_TRY_VOID(check_deployment(call.model));
+  options.deployment.standby = call.policy;
+  carry_out(replica->on_policy(call.policy, self->clock().now()));
+  return {};
+}
+
+Result<void> SchedulerState::order(const MoveCall& call) {
+  TROUPE_TRY_VOID(check_deployment(call.model));
   if (!nodes.contains(call.node)) return not_here(call.node);
   TROUPE_TRY(const ReplicaActions actions,
              replica->on_move(call.stage, call.node, self->clock().now()));
@@ -59,10 +71,11 @@ void SchedulerState::inject(const FaultCall& fault,
   if (!replica || fault.stage >= replica->view().seats.size())
     return done(Error{ErrorCode::kNotFound, fmt::format("no stage {}", fault.stage)});
   const NodeId node = replica->view().seats[fault.stage].node;
-  self->request(
-          options.peer, caf::timespan{kAnswerMax},
-          CallPeer{node, InjectFault{options.deployment.name, fault.stage, to_string(fault.kind)},
-                   Duration{5s}})
+  self->request(options.peer, caf::timespan{kAnswerMax},
+                CallPeer{node,
+                         InjectFault{options.deployment.name, fault.stage,
+                                     fault.text.empty() ? to_string(fault.kind) : fault.text},
+                         Duration{5s}})
       .then(
           [done](const PeerAnswer& answer) {
             const auto* error = std::get_if<ControlError>(&answer.body);

@@ -82,6 +82,8 @@ StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) co
   status.incarnation = seat.incarnation.value;
   status.moving_to = replica->moving_to(stage);
   status.move_trouble = replica->move_trouble(stage);
+  for (const Standby& standby : replica->ready_standbys())
+    if (standby.stage == stage && replica->follows(stage)) status.standby = standby.seat.node;
   const auto found = figures.find(stage);
   if (found == figures.end() || found->second.last.incarnation != seat.incarnation) return status;
   const StageFigures& last = found->second.last;
@@ -97,6 +99,7 @@ StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) co
   status.kv_bytes = last.kv_bytes;
   status.resident_bytes = last.resident_bytes;
   status.fenced_frames = last.fenced_frames;
+  status.standby_behind = last.standby_behind;
   return status;
 }
 
@@ -119,6 +122,7 @@ DeploymentStatus SchedulerState::status_of_deployment() const {
       status.stages.push_back(status_of_stage(stage, replica->view().seats[stage]));
   }
   status.batcher.node = options.self;
+  status.standby_policy = options.deployment.standby;
   return status;
 }
 

@@ -23,8 +23,8 @@ class StageLauncher {
   // Who hears, from any thread, that a child ended: its process id and how ("killed by signal 9").
   // Set before launch().
   virtual void on_ended(std::function<void(uint64_t, std::string)> ended) = 0;
-  // The process id. The child connects its peer link by itself, and finds the memory that an earlier
-  // child of this id left. Errors: kIo, kResourceExhausted.
+  // The process id. The child connects its peer link by itself, and finds the memory that an
+  // earlier child of this id left. Errors: kIo, kResourceExhausted.
   virtual Result<uint64_t> launch(const LaunchOrder& order) = 0;
   // Nobody will take over the memory of this child's KV cache any more.
   virtual void forget(const NodeId& child) = 0;

@@ -27,6 +27,10 @@ enum class StandbyPolicy : uint8_t {
   kKv,    // a standby of each stage, which is sent the rows of its KV cache
 };
 
+inline const char* to_string(StandbyPolicy policy) {
+  return policy == StandbyPolicy::kKv ? "kv" : "none";
+}
+
 // One stage of a view.
 struct Seat {
   NodeId node;

@@ -84,6 +84,15 @@ interface Session {
   moveStage @7 (model :Text, stage :UInt32, node :Text) -> (failure :Failure);
   # Moves one stage to that node: it is loaded there while it still serves where it is. Answers when the move
   # has begun; `StageStatus` shows where it goes, and why not if it is undone.
+
+  setStandby @8 (model :Text, policy :StandbyPolicy) -> (failure :Failure);
+  # From now on standbys follow the stages, or not. Answers when that is noted; `StageStatus` shows who follows.
+  # The head keeps it in memory: a head that starts anew goes by its configuration. Again is harmless.
+}
+
+enum StandbyPolicy {
+  none @0;
+  kv @1;  # a standby of each stage, on another node, is sent the rows of its KV cache
 }
 
 # ---- generating --------------------------------------------------------------------------------------------
@@ -193,6 +202,7 @@ struct DeploymentStatus {
   view @5 :UInt64;
   stages @6 :List(StageStatus);
   batcher @7 :BatcherStatus;
+  standbyPolicy @8 :StandbyPolicy;
 }
 
 struct StageStatus {
@@ -216,6 +226,8 @@ struct StageStatus {
   fencedFrames @17 :UInt64;
   movingTo @18 :Text;     # where it is being placed, if that is another node; else empty
   moveTrouble @19 :Text;  # why a planned move did not take it away; else empty
+  standby @20 :Text;          # node of the standby that follows it and could take its seat; empty: none
+  standbyBehind @21 :UInt64;  # rows of KV that the standby has not acknowledged
 }
 
 struct BatcherStatus {
@@ -247,4 +259,5 @@ struct Fault {
   model @0 :Text;
   stage @1 :UInt32;
   kind @2 :FaultKind;
+  text @3 :Text;  # for example "kill@computed+3" (actors/fault_points.h), at most 64 bytes; empty: as kind says
 }

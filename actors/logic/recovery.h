@@ -131,6 +131,8 @@ class Replica {
       const;  // the newest proposed or installed one; seats may be empty before the first
   // Who is ready to take a seat, or will be with the next view; ascending by stage.
   std::vector<Standby> ready_standbys() const;
+  // Whether the stage has a standby that it feeds: it could take the seat now.
+  bool follows(uint32_t stage) const;
   // Where the stage is being placed, if that is not where the view has it; else empty.
   NodeId moving_to(uint32_t stage) const;
   // Why the stage is still where it is although a planned move was to take it away; else empty.
@@ -199,7 +201,6 @@ class Replica {
 
   // recovery_standby.cpp
   bool promote(uint32_t stage, const std::string& why, Instant now);
-  bool follows(uint32_t stage) const;
   bool is_standby(uint32_t stage, const NodeId& node) const;
   void drop_standby(uint32_t stage, Instant not_before, ReplicaActions& actions);
   void standby_ready(uint32_t stage, const Seat& seat, Instant now, ReplicaActions& actions);

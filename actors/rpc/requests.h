@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "base/sampling.h"
 #include "base/time.h"
+#include "base/view.h"
 
 namespace troupe {
 
@@ -93,6 +94,14 @@ struct FaultCall {
   std::string model{};  // deployment name; empty: the only one there is
   uint32_t stage = 0;
   FaultKind kind = FaultKind::kThrow;
+  std::string text{};  // "kill@computed+3" (actors/fault_points.h); empty: as `kind` says
+};
+inline constexpr size_t kFaultTextMax = 64;  // bytes
+
+// Standbys follow the stages from now on, or not.
+struct StandbyCall {
+  std::string model{};  // deployment name; empty: the only one there is
+  StandbyPolicy policy = StandbyPolicy::kNone;
 };
 
 // A node takes no new stages and those it has move away, planned; or it is taken back.
@@ -146,6 +155,7 @@ class ClusterRequests {
   // Both answer when the order is accepted; the status shows how far it is.
   virtual void drain(DrainCall call, Done done) = 0;
   virtual void move(MoveCall call, Done done) = 0;
+  virtual void set_standby(StandbyCall call, Done done) = 0;
   // Answers as soon as the shutdown is accepted, before it is carried out.
   virtual void shutdown(ShutdownCall call, Done done) = 0;
 };

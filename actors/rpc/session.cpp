@@ -186,6 +186,15 @@ class SessionServer final : public schema::Session::Server {
     });
   }
 
+  kj::Promise<void> setStandby(SetStandbyContext context) override {
+    context.allowCancellation();
+    auto call = read(context.getParams());
+    if (!call.ok()) return refuse(context, call.error());
+    return pass_on(context, [this, &call](Done done) {
+      server_.requests.set_standby(std::move(call).value(), std::move(done));
+    });
+  }
+
   kj::Promise<void> ping(PingContext) override { return kj::READY_NOW; }
 
  private:

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/view.h"
+
 namespace troupe {
 
 enum class NodeState : uint8_t {
@@ -59,6 +61,8 @@ struct StageStatus {
   uint64_t fenced_frames = 0;   // dropped because they came from an older view or incarnation
   std::string moving_to{};      // where it is being placed, if that is another node; else empty
   std::string move_trouble{};   // why a planned move did not take it away; else empty
+  std::string standby{};        // node of who follows it and could take its seat; empty: nobody
+  uint64_t standby_behind = 0;  // rows of KV that the standby has not acknowledged
 };
 
 struct BatcherStatus {
@@ -83,6 +87,7 @@ struct DeploymentStatus {
   uint64_t view = 0;
   std::vector<StageStatus> stages{};  // [stage]
   BatcherStatus batcher{};
+  StandbyPolicy standby_policy = StandbyPolicy::kNone;
 };
 
 struct ClusterEvent {

@@ -95,6 +95,10 @@ Result<void> validate(const MoveCall& call) {
   return validate_word("node id", call.node, kNodeIdBytesMax);
 }
 
+Result<void> validate(const StandbyCall& call) {
+  return validate_model_name(call.model);
+}
+
 Result<void> validate(const GenerateCall& call) {
   TROUPE_TRY_VOID(validate_request_id(call.id));
   TROUPE_TRY_VOID(validate_model_name(call.model));

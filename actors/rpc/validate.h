@@ -26,6 +26,7 @@ Result<void> validate_request_id(const RequestId& id);
 Result<void> validate(const GenerateCall& call);
 Result<void> validate(const DrainCall& call);
 Result<void> validate(const MoveCall& call);
+Result<void> validate(const StandbyCall& call);
 
 // A random id for a client that gave none: 32 hexadecimal digits.
 RequestId make_request_id();

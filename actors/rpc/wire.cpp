@@ -154,13 +154,33 @@ Result<FaultCall> read(schema::Fault::Reader from) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("a model name of {} bytes, limit {}", from.getModel().size(),
                              kModelNameBytesMax)};
-  return FaultCall{text(from.getModel()), from.getStage(), static_cast<FaultKind>(kind)};
+  if (from.getText().size() > kFaultTextMax)
+    return Error{ErrorCode::kInvalidArgument, fmt::format("a fault of {} bytes, limit {}",
+                                                          from.getText().size(), kFaultTextMax)};
+  return FaultCall{text(from.getModel()), from.getStage(), static_cast<FaultKind>(kind),
+                   text(from.getText())};
 }
 
 void write(const FaultCall& call, schema::Fault::Builder to) {
   to.setModel(view(call.model));
   to.setStage(call.stage);
   to.setKind(static_cast<schema::FaultKind>(number_of(call.kind)));
+  to.setText(view(call.text));
+}
+
+Result<StandbyCall> read(schema::Session::SetStandbyParams::Reader from) {
+  const auto policy = number_of(from.getPolicy());
+  if (policy > number_of(StandbyPolicy::kKv))
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("standby policy {}, known are 0 to 1", policy)};
+  StandbyCall call{text(from.getModel()), static_cast<StandbyPolicy>(policy)};
+  TROUPE_TRY_VOID(validate(call));
+  return call;
+}
+
+void write(const StandbyCall& call, schema::Session::SetStandbyParams::Builder to) {
+  to.setModel(view(call.model));
+  to.setPolicy(static_cast<schema::StandbyPolicy>(number_of(call.policy)));
 }
 
 Result<DrainCall> read(schema::Session::DrainNodeParams::Reader from) {

@@ -35,6 +35,8 @@ void write(const DrainCall& call, schema::Session::DrainNodeParams::Builder to);
 
 Result<MoveCall> read(schema::Session::MoveStageParams::Reader from);
 void write(const MoveCall& call, schema::Session::MoveStageParams::Builder to);
+Result<StandbyCall> read(schema::Session::SetStandbyParams::Reader from);
+void write(const StandbyCall& call, schema::Session::SetStandbyParams::Builder to);
 
 ClusterStatus read(schema::ClusterStatus::Reader from);
 void write(const ClusterStatus& status, schema::ClusterStatus::Builder to);

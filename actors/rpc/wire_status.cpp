@@ -66,6 +66,8 @@ void write(const StageStatus& stage, schema::StageStatus::Builder to) {
   to.setFencedFrames(stage.fenced_frames);
   to.setMovingTo(view(stage.moving_to));
   to.setMoveTrouble(view(stage.move_trouble));
+  to.setStandby(view(stage.standby));
+  to.setStandbyBehind(stage.standby_behind);
 }
 
 StageStatus read(schema::StageStatus::Reader from) {
@@ -90,6 +92,8 @@ StageStatus read(schema::StageStatus::Reader from) {
   stage.fenced_frames = from.getFencedFrames();
   stage.moving_to = text(from.getMovingTo());
   stage.move_trouble = text(from.getMoveTrouble());
+  stage.standby = text(from.getStandby());
+  stage.standby_behind = from.getStandbyBehind();
   return stage;
 }
 
@@ -137,6 +141,7 @@ void write(const DeploymentStatus& deployment, schema::DeploymentStatus::Builder
   to.setView(deployment.view);
   write_all(deployment.stages, to.initStages(list_size(deployment.stages.size())), &write);
   write(deployment.batcher, to.initBatcher());
+  to.setStandbyPolicy(static_cast<schema::StandbyPolicy>(deployment.standby_policy));
 }
 
 DeploymentStatus read(schema::DeploymentStatus::Reader from) {
@@ -148,6 +153,8 @@ DeploymentStatus read(schema::DeploymentStatus::Reader from) {
                          ? static_cast<DeploymentState>(from.getState())
                          : DeploymentState::kLoading;
   deployment.detail = text(from.getDetail());
+  if (from.getStandbyPolicy() == schema::StandbyPolicy::KV)
+    deployment.standby_policy = StandbyPolicy::kKv;
   deployment.view = from.getView();
   for (const auto stage : from.getStages()) deployment.stages.push_back(read(stage));
   deployment.batcher = read(from.getBatcher());

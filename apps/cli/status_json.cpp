@@ -43,7 +43,9 @@ Json stage_json(const StageStatus& stage) {
           {"resident_bytes", stage.resident_bytes},
           {"fenced_frames", stage.fenced_frames},
           {"moving_to", stage.moving_to},
-          {"move_trouble", stage.move_trouble}};
+          {"move_trouble", stage.move_trouble},
+          {"standby", stage.standby},
+          {"standby_behind", stage.standby_behind}};
 }
 
 Json batcher_json(const BatcherStatus& batcher) {
@@ -61,10 +63,15 @@ Json batcher_json(const BatcherStatus& batcher) {
 Json deployment_json(const DeploymentStatus& deployment) {
   Json stages = Json::array();
   for (const StageStatus& stage : deployment.stages) stages.push_back(stage_json(stage));
-  return {{"name", deployment.name},         {"model", deployment.model},
-          {"model_id", deployment.model_id}, {"state", to_string(deployment.state)},
-          {"detail", deployment.detail},     {"view", deployment.view},
-          {"stages", std::move(stages)},     {"batcher", batcher_json(deployment.batcher)}};
+  return {{"name", deployment.name},
+          {"model", deployment.model},
+          {"model_id", deployment.model_id},
+          {"state", to_string(deployment.state)},
+          {"detail", deployment.detail},
+          {"view", deployment.view},
+          {"stages", std::move(stages)},
+          {"batcher", batcher_json(deployment.batcher)},
+          {"standby_policy", to_string(deployment.standby_policy)}};
 }
 
 }  // namespace

@@ -83,32 +83,61 @@ std::string drains_text(const ClusterStatus& status) {
   return text;
 }
 
+// Who follows the stage: "node-3", "node-3 (204 behind)".
+std::string standby_text(const StageStatus& stage) {
+  if (stage.standby.empty()) return "-";
+  return stage.standby_behind == 0
+             ? printable(stage.standby)
+             : fmt::format("{} ({} behind)", printable(stage.standby), stage.standby_behind);
+}
+
 std::string stages_text(const DeploymentStatus& deployment) {
-  Table table({{"stage", true},
-               {"node"},
-               {"layers"},
-               {"pid", true},
-               {"busy", true},
-               {"tokens/s", true},
-               {"step p50 / p99", true},
-               {"hop p50 / p99", true},
-               {"weights", true},
-               {"KV cache", true}});
-  for (const StageStatus& stage : deployment.stages)
-    table.add(
-        {{std::to_string(stage.index)},
-         {printable(stage.moving_to.empty() ? stage.node : stage.node + " to " + stage.moving_to),
-          false, Style::kStrong},
-         {fmt::format("{}-{}", stage.layer_first,
-                      std::max(stage.layer_last, stage.layer_first + 1) - 1)},
-         {process_text(stage.process)},
-         {fmt::format("{:.0f} %", stage.busy_fraction * 100)},
-         {fmt::format("{:.1f}", stage.tokens_per_second)},
-         {milliseconds(stage.step_p50_ms, stage.step_p99_ms)},
-         {milliseconds(stage.hop_p50_ms, stage.hop_p99_ms)},
-         {human_bytes(stage.weight_bytes)},
-         {human_bytes(stage.kv_bytes)}});
+  const bool protects = deployment.standby_policy != StandbyPolicy::kNone;
+  std::vector<Cell> header{{"stage", true},
+                           {"node"},
+                           {"layers"},
+                           {"pid", true},
+                           {"busy", true},
+                           {"tokens/s", true},
+                           {"step p50 / p99", true},
+                           {"hop p50 / p99", true},
+                           {"weights", true},
+                           {"KV cache", true}};
+  if (protects) header.insert(header.begin() + 2, {"standby"});
+  Table table(std::move(header));
+  for (const StageStatus& stage : deployment.stages) {
+    std::vector<Cell> row{
+        {std::to_string(stage.index)},
+        {printable(stage.moving_to.empty() ? stage.node : stage.node + " to " + stage.moving_to),
+         false, Style::kStrong},
+        {fmt::format("{}-{}", stage.layer_first,
+                     std::max(stage.layer_last, stage.layer_first + 1) - 1)},
+        {process_text(stage.process)},
+        {fmt::format("{:.0f} %", stage.busy_fraction * 100)},
+        {fmt::format("{:.1f}", stage.tokens_per_second)},
+        {milliseconds(stage.step_p50_ms, stage.step_p99_ms)},
+        {milliseconds(stage.hop_p50_ms, stage.hop_p99_ms)},
+        {human_bytes(stage.weight_bytes)},
+        {human_bytes(stage.kv_bytes)}};
+    if (protects)
+      row.insert(row.begin() + 2, {standby_text(stage), false,
+                                   stage.standby.empty() ? Style::kWarn : Style::kPlain});
+    table.add(std::move(row));
+  }
   return table.empty() ? "  no stages yet\n" : table.text("  ");
+}
+
+// A stage without a standby costs a longer pause when it is lost; people want to know.
+std::string unprotected_text(const DeploymentStatus& deployment) {
+  if (deployment.standby_policy == StandbyPolicy::kNone) return {};
+  std::string stages;
+  for (const StageStatus& stage : deployment.stages)
+    if (stage.standby.empty())
+      stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage.index);
+  if (stages.empty()) return {};
+  return "  " +
+         styled(fmt::format("unprotected: stage {} has no standby now", stages), Style::kWarn) +
+         "\n";
 }
 
 std::string deployment_text(const DeploymentStatus& deployment) {
@@ -118,6 +147,7 @@ std::string deployment_text(const DeploymentStatus& deployment) {
   if (!deployment.detail.empty()) text += fmt::format("  {}", printable(deployment.detail));
   const BatcherStatus& batcher = deployment.batcher;
   text += fmt::format("\n{}", stages_text(deployment));
+  text += unprotected_text(deployment);
   text += fmt::format(
       "  {} running, {} waiting; {:.1f} tokens/s; {} of {} KV blocks; {} tokens generated, {} "
       "computed again after failures\n",

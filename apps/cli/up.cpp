@@ -186,7 +186,7 @@ Result<std::vector<uint32_t>> parse_layer_split(const std::string& text) {
 
 struct UpCommand {
   UpOptions options;
-  std::string layer_split, isolation = "process", log_level = "info";
+  std::string layer_split, isolation = "process", log_level = "info", standby = "none";
 };
 
 int parse_and_up(UpCommand& command) {
@@ -201,6 +201,7 @@ int parse_and_up(UpCommand& command) {
   const Result<LogLevel> level = parse_log_level(command.log_level);
   if (!level.ok()) return report_usage(level.error().message);
   options.log_level = level.value();
+  options.deployment.standby = command.standby == "kv" ? StandbyPolicy::kKv : StandbyPolicy::kNone;
   return up(options);
 }
 
@@ -224,6 +225,11 @@ void add_deployment_options(CLI::App& app, UpCommand& command) {
       ->capture_default_str();
   app.add_option("--kernels", deployment.kernels, "auto, avx2 or reference")
       ->check(CLI::IsMember({"auto", "avx2", "reference"}))
+      ->capture_default_str();
+  app.add_option("--standby", command.standby,
+                 "none, or kv: a standby of each stage on another node follows its KV cache and\n"
+                 "takes its seat when it is lost; takes the memory of every stage twice")
+      ->check(CLI::IsMember({"none", "kv"}))
       ->capture_default_str();
   app.add_option("--isolation", command.isolation,
                  "process: each stage in a process of its own; thread: inside its daemon")

@@ -179,6 +179,17 @@ Result<void> Client::move(const MoveCall& call) {
       {.repeatable = false});
 }
 
+Result<void> Client::set_standby(const StandbyCall& call) {
+  TROUPE_TRY_VOID(validate(call));
+  return parts_->ask<void>(
+      [call](Session session) {
+        auto request = session.setStandbyRequest();
+        rpc::write(call, request);
+        return send_plain(kj::mv(request));
+      },
+      {.repeatable = true});
+}
+
 Result<void> Client::inject_fault(const FaultCall& call) {
   return parts_->ask<void>(
       [call](Session session) {

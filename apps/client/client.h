@@ -83,6 +83,7 @@ class Client {
   // not repeated when its answer is lost, status() tells then.
   Result<void> drain(const DrainCall& call);
   Result<void> move(const MoveCall& call);
+  Result<void> set_standby(const StandbyCall& call);
   Result<void> inject_fault(const FaultCall& call);
   Result<void> shutdown(const ShutdownCall& call);
 

@@ -48,7 +48,7 @@ std::string deployment_section(const NodeConfig& config) {
       "  standby: {}        # none, or kv: a standby of each stage follows its KV cache\n"
       "  journal: {}        # bytes of its output that a stage keeps for the next one\n",
       d.context, d.streams, d.threads, d.kernels, to_string(d.isolation), d.prefill_chunk,
-      d.rows_max, d.standby == StandbyPolicy::kKv ? "kv" : "none", d.journal_bytes);
+      d.rows_max, to_string(d.standby), d.journal_bytes);
   return text;
 }
 

@@ -158,8 +158,9 @@ int run_node(const CommandLine& line, const NodeConfig& config, const std::strin
   options.config = config;
   options.program = program;
   options.stage_arguments = stage_arguments(line);
-  if (is_stage) options.stage = StageProcess{
-        line.stage_process, {kStageMessagesFd, kStageBeatsFd}, kStageMemoryFd};
+  if (is_stage)
+    options.stage =
+        StageProcess{line.stage_process, {kStageMessagesFd, kStageBeatsFd}, kStageMemoryFd};
   EndSignal end;
   auto runtime = NodeRuntime::start(std::move(options), [&end](EndReason reason, std::string why) {
     end.raise(reason, std::move(why));

@@ -23,8 +23,8 @@ struct LauncherOptions {
   std::function<Result<void>(LinkSockets)> adopt;
 };
 
-// The descriptors a stage process finds its link at, and the memory for its KV cache, which outlives
-// it: the daemon keeps it for the successor.
+// The descriptors a stage process finds its link at, and the memory for its KV cache, which
+// outlives it: the daemon keeps it for the successor.
 inline constexpr int kStageMessagesFd = 3, kStageBeatsFd = 4, kStageMemoryFd = 5;
 
 class ProcessLauncher final : public StageLauncher {

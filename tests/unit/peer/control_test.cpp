@@ -17,7 +17,8 @@ auto fields(const NodeInventory& b) {
 auto fields(const AssignStage& b) {
   const StageSpec& s = b.spec;
   return std::tuple(s.deployment, s.model_path, s.content_id, s.stage, s.stages, s.layers.first,
-                    s.layers.last, s.kv_blocks, s.threads, s.rows_max, s.kernels, s.journal_bytes, s.batcher);
+                    s.layers.last, s.kv_blocks, s.threads, s.rows_max, s.kernels, s.journal_bytes,
+                    s.batcher);
 }
 auto fields(const StageReady& b) {
   return std::tuple(b.deployment, b.stage, b.layers.first, b.layers.last, b.incarnation,

@@ -54,6 +54,7 @@ class FakeCluster final : public ClusterRequests {
   std::function<void(FaultCall, Done)> on_fault = [](FaultCall, Done done) { done({}); };
   std::function<void(DrainCall, Done)> on_drain = [](DrainCall, Done done) { done({}); };
   std::function<void(MoveCall, Done)> on_move = [](MoveCall, Done done) { done({}); };
+  std::function<void(StandbyCall, Done)> on_standby = [](StandbyCall, Done done) { done({}); };
   std::function<void(ShutdownCall, Done)> on_shutdown = [](ShutdownCall, Done done) { done({}); };
 
   static void send_all(const GenerateCall& call, PieceSink& sink) {
@@ -90,6 +91,9 @@ class FakeCluster final : public ClusterRequests {
   }
   void drain(DrainCall call, Done done) override { on_drain(std::move(call), std::move(done)); }
   void move(MoveCall call, Done done) override { on_move(std::move(call), std::move(done)); }
+  void set_standby(StandbyCall call, Done done) override {
+    on_standby(std::move(call), std::move(done));
+  }
   void shutdown(ShutdownCall call, Done done) override {
     on_shutdown(std::move(call), std::move(done));
   }
