@@ -13,7 +13,7 @@ void RestartPolicy::on_success(Instant now) {
     running_ = true;
     running_since_ = now;
   }
-  if (now - running_since_ > budget_.window) streak_ = 0;
+  if (now - running_since_ > budget_.stable) streak_ = 0;
 }
 
 RestartDecision RestartPolicy::on_failure(Instant now) {

@@ -1,7 +1,7 @@
 // How often a child may be restarted: OTP's one_for_one supervision. A child that fails is started
 // again at once, then after a back-off that doubles with each failure in a row; one that fails more
 // than `max_restarts` times within `window` is given up and the failure goes up a level. A child
-// that lived longer than the window starts with a clean slate.
+// that ran for longer than `stable` is started at once again.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct RestartBudget {
   Duration window = 10s;
   Duration backoff_min = 50ms;
   Duration backoff_max = 2s;
+  Duration stable = 2s;  // a child that ran for longer starts at once again
 };
 
 struct Restart {
@@ -33,7 +34,7 @@ class RestartPolicy {
   explicit RestartPolicy(RestartBudget budget);
   RestartDecision on_failure(Instant now);
   // The child runs. May be called once or as often as one likes; the streak ends when it has run
-  // longer than the window.
+  // for longer than `stable`.
   void on_success(Instant now);
   uint64_t failures() const { return failures_total_; }
 

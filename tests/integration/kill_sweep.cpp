@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/prng.h"
+#include "tests/support/answer.h"
 #include "tests/support/cluster.h"
 #include "tests/support/skip.h"
 
@@ -40,13 +41,6 @@ struct Target {
   }
 };
 
-struct Answer {
-  std::vector<uint32_t> tokens;
-  std::vector<uint64_t> digests;
-  std::string text;
-  friend bool operator==(const Answer&, const Answer&) = default;
-};
-
 struct Run {
   Target target;
   uint32_t position = 0;
@@ -54,37 +48,6 @@ struct Run {
   double pause_ms = 0;  // the longest silence between two tokens
   uint32_t resumptions = 0;
 };
-
-GenerateRequest request_of(const Options& options, const std::string& id) {
-  GenerateRequest request;
-  request.id = id;
-  request.prompt = "Once upon a time there was a lighthouse keeper who";
-  request.max_tokens = options.tokens;
-  request.sampling = {.temperature = 0.8F, .top_p = 0.95F, .seed = 7};
-  request.ignore_end = true;
-  return request;
-}
-
-Result<Answer> ask(Client& client, const GenerateRequest& request,
-                   const std::function<void(uint64_t)>& at, Run* run = nullptr) {
-  Answer answer;
-  Instant last = steady_now();
-  auto outcome = client.generate(request, [&](const GeneratedPiece& piece) {
-    const Instant now = steady_now();
-    if (run && !answer.tokens.empty())
-      run->pause_ms = std::max(run->pause_ms, to_milliseconds(now - last));
-    last = now;
-    answer.tokens.push_back(piece.token);
-    answer.digests.push_back(piece.logits_digest);
-    answer.text += piece.text;
-    if (at) at(piece.index);
-    return true;
-  });
-  if (!outcome.ok()) return outcome.error();
-  if (run) run->resumptions = outcome.value().resumptions;
-  answer.text += outcome.value().tail;
-  return answer;
-}
 
 Result<int> process_of(const ClusterStatus& status, const Target& target) {
   if (target.kind == "daemon") {
@@ -111,7 +74,7 @@ class Sweep {
 
   Result<void> prepare() {
     TROUPE_TRY_VOID(fresh());
-    TROUPE_TRY(reference_, ask(*client_, request_of(options_, "undisturbed"), {}));
+    TROUPE_TRY(reference_, ask(*client_, story_request("undisturbed", options_.tokens, 7), {}));
     return {};
   }
 
@@ -158,10 +121,11 @@ class Sweep {
     TROUPE_TRY(const int process, process_of(status.value(), target));
     const std::string id = fmt::format("run-{}", to_hex(random_u64()));
     std::optional<Error> fault;
+    Pause pause;
     TROUPE_TRY(
         const Answer answer,
         ask(
-            *client_, request_of(options_, id),
+            *client_, story_request(id, options_.tokens, 7),
             [&](uint64_t index) {
               if (index != position) return;
               if (target.kind != "throw") {
@@ -171,12 +135,11 @@ class Sweep {
               const auto injected = operator_->inject_fault({"", target.index, FaultKind::kThrow});
               if (!injected.ok()) fault = injected.error();
             },
-            &run));
+            &pause));
+    run.pause_ms = to_milliseconds(pause.longest);
+    run.resumptions = pause.resumptions;
     if (fault) return *fault;
-    if (answer.tokens != reference_.tokens) return Error{ErrorCode::kDivergence, "other tokens"};
-    if (answer.digests != reference_.digests)
-      return Error{ErrorCode::kDivergence, "equal tokens of other logits"};
-    if (answer.text != reference_.text) return Error{ErrorCode::kDivergence, "other text"};
+    TROUPE_TRY_VOID(compare(reference_, answer));
     return {};
   }
 
