@@ -7,6 +7,7 @@
 
 #include "actors/exceptions.h"
 #include "actors/model_registry.h"
+#include "base/digest.h"
 #include "base/log.h"
 #include "kernels/backend.h"
 #include "models/transformer_stage.h"
@@ -22,10 +23,16 @@ uint64_t resident_bytes() {
   return resident_pages * 4096;
 }
 
+// Names everything that fixes the bytes of the KV cache, and whose sequences they are.
+uint64_t kept_key(const StageSpec& spec) {
+  return digest64(as_byte_span(fmt::format("{} {} {} {} {}", spec.content_id, spec.layers.first,
+                                           spec.layers.last, spec.kv_blocks, spec.batcher.value)));
+}
+
 }  // namespace
 
-ProgramMaker transformer_programs() {
-  return [](const StageSpec& spec, ModelPtr model) -> Result<std::unique_ptr<StageProgram>> {
+ProgramMaker transformer_programs(int memory) {
+  return [memory](const StageSpec& spec, ModelPtr model) -> Result<std::unique_ptr<StageProgram>> {
     TROUPE_TRY(const KernelChoice kernels, parse_kernel_choice(spec.kernels));
     TROUPE_TRY(auto operators, make_operators({.kernels = kernels, .threads = spec.threads}));
     return make_transformer_stage({.file = model->file,
@@ -33,6 +40,7 @@ ProgramMaker transformer_programs() {
                                    .layers = spec.layers,
                                    .kv_blocks = spec.kv_blocks,
                                    .rows_max = spec.rows_max,
+                                   .kept = {.descriptor = memory, .key = kept_key(spec)},
                                    .operators = std::move(operators)});
   };
 }

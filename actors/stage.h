@@ -15,7 +15,9 @@ namespace troupe {
 // cheaper here.
 using ProgramMaker =
     std::function<Result<std::unique_ptr<StageProgram>>(const StageSpec&, ModelPtr)>;
-ProgramMaker transformer_programs();
+// `memory`: a descriptor whose memory outlives this process and may hold what a predecessor of the
+// same stage computed; -1: none.
+ProgramMaker transformer_programs(int memory = -1);
 
 struct StageOptions {
   StageSpec spec;

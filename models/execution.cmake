@@ -3,6 +3,7 @@ list(APPEND MODEL_SOURCES
   evaluate.cpp
   forward.cpp
   kv_cache.cpp
+  kv_proofs.cpp
   kv_segments.cpp
   sampler.cpp
   transformer_stage.cpp

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +13,7 @@
 
 namespace troupe {
 
-Result<KvCache> KvCache::allocate(const KvShape& shape) {
+Result<uint64_t> KvCache::check(const KvShape& shape) {
   if (shape.layers == 0 || shape.kv_heads == 0 || shape.head_dim == 0 || shape.blocks == 0)
     return Error{
         ErrorCode::kInvalidArgument,
@@ -34,7 +35,51 @@ Result<KvCache> KvCache::allocate(const KvShape& shape) {
         fmt::format("a position of {} layers, {} kv heads and head dimension {} takes more "
                     "than the limit of {} bytes",
                     shape.layers, shape.kv_heads, shape.head_dim, kRowBytesMax)};
-  const auto bytes = static_cast<uint64_t>(wide);
+  return static_cast<uint64_t>(wide);
+}
+
+Result<KvCache> KvCache::open(const KvShape& shape, const KeptMemory& kept) {
+  TROUPE_TRY(const uint64_t bytes, check(shape));
+  const uint64_t mapped = bytes + KvProofs::bytes(shape.blocks);
+  // Sparse: pages that nobody wrote take no memory.
+  void* memory = MAP_FAILED;
+  if (::ftruncate(kept.descriptor, static_cast<off_t>(mapped)) == 0)
+    memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                    kept.descriptor, 0);
+  if (memory == MAP_FAILED)
+    return Error{ErrorCode::kIo, fmt::format("kept memory of {} bytes for a kv cache: {}", mapped,
+                                             std::strerror(errno))};
+  ::madvise(memory, mapped, MADV_HUGEPAGE);
+  KvCache cache(shape, static_cast<std::byte*>(memory), bytes);
+  cache.mapped_ = mapped;
+  cache.proofs_ = KvProofs(cache.memory_ + bytes, shape.blocks, kept.key);
+  cache.row_.resize(cache.row_bytes());
+  for (const KvProofs::Claim& claim : cache.proofs_.claims()) cache.take_over(claim);
+  return cache;
+}
+
+// As many rows from the start on as prove themselves.
+void KvCache::take_over(const KvProofs::Claim& claim) {
+  Held held{0, claim.table};
+  for (const uint32_t block : claim.table) {
+    uint32_t row = 0;
+    for (; row < kKvBlockTokens; ++row) {
+      read_rows(claim.table, held.length, row_);
+      if (!proofs_.proves(block, row, row_)) break;
+      ++held.length;
+    }
+    if (row == kKvBlockTokens) continue;
+    blocks_rejected_ += proofs_.touched(block, row) ? 1 : 0;
+    break;
+  }
+  held.table.resize((held.length + kKvBlockTokens - 1) / kKvBlockTokens);
+  if (held.length == 0) return;
+  for (const uint32_t block : held.table) owners_[block] = claim.sequence;
+  held_[claim.sequence] = std::move(held);
+}
+
+Result<KvCache> KvCache::allocate(const KvShape& shape) {
+  TROUPE_TRY(const uint64_t bytes, check(shape));
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
@@ -46,14 +91,18 @@ Result<KvCache> KvCache::allocate(const KvShape& shape) {
 }
 
 KvCache::KvCache(const KvShape& shape, std::byte* memory, uint64_t bytes)
-    : shape_(shape), memory_(memory), bytes_(bytes), owners_(shape.blocks) {}
+    : shape_(shape), memory_(memory), bytes_(bytes), owners_(shape.blocks), mapped_(bytes) {}
 
 KvCache::KvCache(KvCache&& other) noexcept
     : shape_(other.shape_),
       memory_(std::exchange(other.memory_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       held_(std::move(other.held_)),
-      owners_(std::move(other.owners_)) {}
+      owners_(std::move(other.owners_)),
+      proofs_(std::exchange(other.proofs_, {})),
+      mapped_(std::exchange(other.mapped_, 0)),
+      blocks_rejected_(other.blocks_rejected_),
+      row_(std::move(other.row_)) {}
 
 KvCache& KvCache::operator=(KvCache&& other) noexcept {
   std::swap(shape_, other.shape_);
@@ -61,11 +110,15 @@ KvCache& KvCache::operator=(KvCache&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(held_, other.held_);
   std::swap(owners_, other.owners_);
+  std::swap(proofs_, other.proofs_);
+  std::swap(mapped_, other.mapped_);
+  std::swap(blocks_rejected_, other.blocks_rejected_);
+  std::swap(row_, other.row_);
   return *this;
 }
 
 KvCache::~KvCache() {
-  if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  if (memory_ != nullptr) ::munmap(memory_, mapped_);
 }
 
 KvLayer KvCache::layer(uint32_t index) const {
@@ -170,8 +223,13 @@ void KvCache::claim(SequenceId sequence, std::span<const uint32_t> table) {
     const SequenceId owner = owners_[block];
     if (owner && owner != sequence) forget(owner);
   }
-  forget(sequence);
-  for (const uint32_t block : table) owners_[block] = sequence;
+  if (found != held_.end())
+    for (const uint32_t block : found->second.table)
+      if (owners_[block] == sequence) owners_[block] = SequenceId{};
+  for (uint32_t index = 0; index < table.size(); ++index) {
+    owners_[table[index]] = sequence;
+    proofs_.own(table[index], sequence, index);
+  }
   held_[sequence] = Held{kept, {table.begin(), table.end()}};
 }
 
@@ -179,20 +237,27 @@ void KvCache::filled(SequenceId sequence, uint32_t end) {
   const auto found = held_.find(sequence);
   TROUPE_CHECK(found != held_.end(), "rows are written after claim()");
   TROUPE_CHECK(end <= found->second.table.size() * kKvBlockTokens, "blocks cover the rows");
-  found->second.length = std::max(found->second.length, end);
+  Held& held = found->second;
+  for (uint32_t position = held.length; proofs_ && position < end; ++position) {
+    read_rows(held.table, position, row_);
+    proofs_.commit(held.table[position / kKvBlockTokens], position % kKvBlockTokens, row_);
+  }
+  held.length = std::max(held.length, end);
 }
 
 void KvCache::forget(SequenceId sequence) {
   const auto found = held_.find(sequence);
   if (found == held_.end()) return;
-  for (const uint32_t block : found->second.table)
-    if (owners_[block] == sequence) owners_[block] = SequenceId{};
+  for (const uint32_t block : found->second.table) {
+    if (owners_[block] != sequence) continue;
+    owners_[block] = SequenceId{};
+    proofs_.disown(block);
+  }
   held_.erase(found);
 }
 
 void KvCache::clear() {
-  held_.clear();
-  std::fill(owners_.begin(), owners_.end(), SequenceId{});
+  while (!held_.empty()) forget(held_.begin()->first);
 }
 
 }  // namespace troupe

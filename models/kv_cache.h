@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "kernels/ops.h"
+#include "models/kv_proofs.h"
 #include "models/stage_program.h"
 
 namespace troupe {
@@ -40,6 +41,11 @@ class KvCache {
   // it is written. Errors: kInvalidArgument (a zero in the shape, or more than kBytesMax or
   // kRowBytesMax), kResourceExhausted (no memory).
   static Result<KvCache> allocate(const KvShape& shape);
+  // In memory that outlives this process, with what can be proven of what is there already (the
+  // sequences of a predecessor). Errors: as above, kIo.
+  static Result<KvCache> open(const KvShape& shape, const KeptMemory& memory);
+  // Blocks found by open() with a row that was committed and is not what it was.
+  uint32_t blocks_rejected() const { return blocks_rejected_; }
 
   KvCache(KvCache&& other) noexcept;
   KvCache& operator=(KvCache&& other) noexcept;
@@ -83,7 +89,9 @@ class KvCache {
     size_t operator()(SequenceId id) const { return std::hash<uint64_t>{}(id.value); }
   };
 
+  static Result<uint64_t> check(const KvShape& shape);
   KvCache(const KvShape& shape, std::byte* memory, uint64_t bytes);
+  void take_over(const KvProofs::Claim& claim);
   uint32_t half_row_bytes() const { return shape_.kv_heads * shape_.head_dim * 2; }
 
   KvShape shape_;
@@ -91,6 +99,10 @@ class KvCache {
   uint64_t bytes_ = 0;
   std::unordered_map<SequenceId, Held, IdHash> held_;
   std::vector<SequenceId> owners_;  // by block; 0 is nobody
+  KvProofs proofs_;                 // behind the pages; empty for memory of our own
+  uint64_t mapped_ = 0;             // bytes, with the proofs
+  uint32_t blocks_rejected_ = 0;
+  std::vector<std::byte> row_;  // scratch
 };
 
 }  // namespace troupe

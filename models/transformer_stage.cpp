@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/log.h"
 #include "models/forward.h"
 #include "models/kv_cache.h"
 #include "models/kv_segments.h"
@@ -274,10 +275,15 @@ Result<std::unique_ptr<StageProgram>> make_transformer_stage(TransformerStageOpt
   const StagePart part = TransformerStage::part_of(options.layers, config);
   // The cache first: it is cheap to refuse.
   const uint32_t layers = options.layers.last > options.layers.first ? options.layers.count() : 0;
-  TROUPE_TRY(KvCache cache, KvCache::allocate({.layers = layers,
-                                               .kv_heads = config.kv_heads,
-                                               .head_dim = config.head_dim,
-                                               .blocks = options.kv_blocks}));
+  const KvShape shape{.layers = layers,
+                      .kv_heads = config.kv_heads,
+                      .head_dim = config.head_dim,
+                      .blocks = options.kv_blocks};
+  TROUPE_TRY(KvCache cache, options.kept.descriptor < 0 ? KvCache::allocate(shape)
+                                                        : KvCache::open(shape, options.kept));
+  if (cache.blocks_rejected() > 0)
+    log_warning("stage", "{} blocks of kept memory do not prove themselves: computed again",
+                cache.blocks_rejected());
   TROUPE_TRY(StageWeights weights,
              load_stage_weights(options.file, config, part, *options.operators));
   return std::unique_ptr<StageProgram>(

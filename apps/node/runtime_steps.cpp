@@ -144,15 +144,17 @@ void NodeRuntime::Parts::start_node_actors() {
   supervision.allow_faults = config().allow_fault_injection;
   supervision.new_incarnation = [] { return Incarnation{random_u64()}; };
   supervision.spawner = [this](const StageSpec& spec, Incarnation life) {
-    return actors->spawn(stage_actor, StageOptions{.spec = spec,
-                                                   .incarnation = life,
-                                                   .router = router,
-                                                   .registry = registry,
-                                                   .data_address = transport->address(),
-                                                   .process = static_cast<uint64_t>(::getpid()),
-                                                   .open_max = 300s,
-                                                   .compute = threaded_compute(board),
-                                                   .programs = transformer_programs()});
+    return actors->spawn(
+        stage_actor,
+        StageOptions{.spec = spec,
+                     .incarnation = life,
+                     .router = router,
+                     .registry = registry,
+                     .data_address = transport->address(),
+                     .process = static_cast<uint64_t>(::getpid()),
+                     .open_max = 300s,
+                     .compute = threaded_compute(board),
+                     .programs = transformer_programs(options.stage ? options.stage->memory : -1)});
   };
   if (!is_stage() && options.listens && config().deployment.isolation == Isolation::kProcess) {
     launcher = std::make_shared<ProcessLauncher>(
