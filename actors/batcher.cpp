@@ -2,158 +2,9 @@
 
 #include <caf/send.hpp>
 
-#include <chrono>
-
 #include "actors/exceptions.h"
-#include "base/log.h"
 
 namespace troupe {
-namespace {
-
-// [stage]; empty if not every stage has said what it holds.
-std::vector<StageHoldings> holdings_of(const StartView& order) {
-  std::vector<StageHoldings> holdings(order.view.seats.size());
-  size_t known = 0;
-  for (const StageHeld& held : order.held) {
-    if (held.stage >= holdings.size()) continue;
-    ++known;
-    for (const SequenceHeld& one : held.sequences)
-      holdings[held.stage].emplace(one.sequence,
-                                   HeldRange{one.length, one.journal_first, one.journal_end});
-  }
-  return known == holdings.size() ? holdings : std::vector<StageHoldings>{};
-}
-
-}  // namespace
-
-BatcherPort::BatcherPort(BatcherOptions options, std::function<Instant()> now)
-    : options_(std::move(options)),
-      now_(std::move(now)),
-      batching_(options_.limits),
-      fence_(options_.incarnation) {}
-
-Result<void> BatcherPort::submit(BatchRequest request) {
-  const std::lock_guard lock(mutex_);
-  TROUPE_TRY_VOID(batching_.add(std::move(request)));
-  plan();
-  return {};
-}
-
-void BatcherPort::cancel(const RequestId& id) {
-  const std::lock_guard lock(mutex_);
-  if (auto event = batching_.cancel(id)) report({std::move(*event)});
-  plan();
-}
-
-void BatcherPort::start(const StartView& order) {
-  const View& next = order.view;
-  const std::lock_guard lock(mutex_);
-  // Refusals and the ends of replays may come from any stage.
-  std::vector<Incarnation> senders;
-  for (const Seat& seat : next.seats) senders.push_back(seat.incarnation);
-  if (fence_.install(next.number, senders) != ViewFence::Installed::kInstalled) return;
-  view_ = next;
-  sent_.clear();
-  serving_ = true;
-  batching_.start_view(holdings_of(order));
-  const BatchingFigures figures = batching_.figures();
-  log_info("batcher", "view {} serves; {} requests go on, {} wait", view_.number.value,
-           figures.running, figures.queued);
-  plan();
-}
-
-void BatcherPort::stop(const StopView& order) {
-  const std::lock_guard lock(mutex_);
-  if (serving_) log_warning("batcher", "paused: {}", order.why);
-  serving_ = false;
-  if (order.crashed) report(batching_.on_loss(order.why));
-  batching_.stop_view();
-}
-
-void BatcherPort::tick() {
-  const std::lock_guard lock(mutex_);
-  if (serving_)
-    for (const PlannedBatch& batch : batching_.overdue(now_())) {
-      log_warning("batcher", "micro-batch {} is overdue: sent again", batch.id.value);
-      send(batch);
-    }
-  plan();
-}
-
-BatchingFigures BatcherPort::figures() const {
-  const std::lock_guard lock(mutex_);
-  return batching_.figures();
-}
-
-void BatcherPort::on_frame(FramePtr frame) {
-  const std::lock_guard lock(mutex_);
-  take(frame->header);
-}
-
-void BatcherPort::take(const FrameHeader& header) {
-  if (!usable(fence_.check(header.view, header.sender, header.receiver, header.edge_sequence)) ||
-      !serving_)
-    return;
-  if (header.kind == FrameKind::kRefused) {
-    log_warning("batcher", "stage {} refused micro-batch {}: {}", header.refusing_stage,
-                header.micro_batch.value, header.refusal);
-    report(batching_.on_refused(
-        header.micro_batch, fmt::format("stage {}: {}", header.refusing_stage, header.refusal)));
-  } else if (header.kind == FrameKind::kSampled) {
-    std::vector<SampledRow> rows;
-    rows.reserve(header.segments.size());
-    for (const FrameSegment& segment : header.segments)
-      if (segment.tokens.size() == 1)
-        rows.push_back(
-            {segment.sequence, segment.position, segment.tokens.front(), segment.logits_digest});
-    // The next micro-batch first: the pipeline waits for it, the listener does not.
-    auto events = batching_.on_sampled(header.micro_batch, rows);
-    plan();
-    return report(std::move(events));
-  }
-  plan();
-}
-
-void BatcherPort::plan() {
-  if (!serving_) return;
-  while (auto batch = batching_.next(now_())) send(*batch);
-}
-
-void BatcherPort::send(const PlannedBatch& batch) {
-  auto frame = std::make_shared<Frame>();
-  FrameHeader& header = frame->header;
-  // What enters at a later stage comes from the journal of the stage before it.
-  const bool replays = batch.entry > 0;
-  const Seat& to = view_.seats[replays ? batch.entry - 1 : 0];
-  header.kind = replays ? FrameKind::kReplay : FrameKind::kTokens;
-  header.view = view_.number;
-  header.sender = options_.incarnation;
-  header.receiver = to.incarnation;
-  header.edge_sequence = ++sent_[to.incarnation];
-  header.micro_batch = batch.id;
-  header.exit_stage = batch.exit;
-  header.released = batch.released;
-  header.segments.reserve(batch.segments.size());
-  for (const PlannedSegment& planned : batch.segments) {
-    FrameSegment segment;
-    segment.sequence = planned.sequence;
-    segment.position = planned.position;
-    segment.rows = static_cast<uint32_t>(planned.tokens.size());
-    segment.blocks = planned.blocks;
-    if (!replays) segment.tokens = planned.tokens;
-    segment.sample = planned.sample;
-    segment.sampling = planned.sampling;
-    header.segments.push_back(std::move(segment));
-  }
-  header.sent_unix_us = std::chrono::duration_cast<std::chrono::microseconds>(
-                            std::chrono::system_clock::now().time_since_epoch())
-                            .count();
-  options_.router->send(to.data_address, std::move(frame));
-}
-
-void BatcherPort::report(std::vector<BatchEvent> events) {
-  if (!events.empty()) caf::anon_send(options_.listener, BatchEvents{std::move(events)});
-}
 
 BatcherState::~BatcherState() {
   if (router) router->unbind(incarnation);
@@ -165,9 +16,16 @@ BatcherActor::behavior_type batcher_actor(BatcherActor::stateful_pointer<Batcher
   const Duration tick = options.tick;
   state.router = options.router;
   state.incarnation = options.incarnation;
-  // The system's clock, which outlives its actors.
-  state.port = std::make_shared<BatcherPort>(std::move(options),
-                                             [&clock = self->clock()] { return clock.now(); });
+  state.port = std::make_shared<BatcherPort>(
+      BatcherPortOptions{.limits = options.limits,
+                         .incarnation = options.incarnation,
+                         .router = options.router,
+                         .listener =
+                             [listener = options.listener](std::vector<BatchEvent> events) {
+                               caf::anon_send(listener, BatchEvents{std::move(events)});
+                             },
+                         // The system's clock, which outlives its actors.
+                         .now = [&clock = self->clock()] { return clock.now(); }});
   state.router->bind(state.incarnation, state.port);
   self->delayed_send(self, tick, Tick{});
   self->set_exception_handler(keep_text);
@@ -177,8 +35,8 @@ BatcherActor::behavior_type batcher_actor(BatcherActor::stateful_pointer<Batcher
         return added.ok() ? SubmitOutcome{} : SubmitOutcome{added.error()};
       },
       [&state](const CancelRequest& order) { state.port->cancel(order.id); },
-      [&state](const StartView& order) { state.port->start(order); },
-      [&state](const StopView& order) { state.port->stop(order); },
+      [&state](const StartView& order) { state.port->start(order.view, order.held); },
+      [&state](const StopView& order) { state.port->stop(order.why, order.crashed); },
       [&state, self, tick](const Tick&) {
         state.port->tick();
         self->delayed_send(self, tick, Tick{});

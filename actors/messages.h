@@ -27,7 +27,7 @@
 #include <variant>
 #include <vector>
 
-#include "actors/frame_router.h"
+#include "actors/dataplane/frame_router.h"
 #include "actors/logic/batching.h"
 #include "actors/owed_promise.h"
 #include "actors/request_record.h"

@@ -4,10 +4,10 @@
 
 #include <memory>
 
+#include "actors/dataplane/stage_compute.h"
+#include "actors/dataplane/stage_port.h"
 #include "actors/messages.h"
 #include "actors/owed_promise.h"
-#include "actors/stage_compute.h"
-#include "actors/stage_port.h"
 
 namespace troupe {
 

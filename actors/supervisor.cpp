@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "actors/dataplane/fault_points.h"
 #include "actors/deadlines.h"
 #include "actors/exceptions.h"
-#include "actors/fault_points.h"
 #include "base/log.h"
 
 namespace troupe {

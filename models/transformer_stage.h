@@ -25,7 +25,7 @@ struct TransformerStageOptions {
   LayerRange layers;        // the first stage starts at 0, the last one ends at config.layers
   uint32_t kv_blocks = 0;   // of kKvBlockTokens positions, shared by all sequences
   uint32_t rows_max = 256;  // of a micro-batch; 1 to kStageRowsMax
-  KeptMemory kept;          // where keys and values outlive this process; by default they do not
+  KeptMemory kept{};        // where keys and values outlive this process; by default they do not
   std::shared_ptr<Operators> operators;  // stages that share one run one at a time
 };
 

@@ -259,5 +259,6 @@ struct Fault {
   model @0 :Text;
   stage @1 :UInt32;
   kind @2 :FaultKind;
-  text @3 :Text;  # for example "kill@computed+3" (actors/fault_points.h), at most 64 bytes; empty: as kind says
+  text @3 :Text;
+  # For example "kill@computed+3" (actors/dataplane/fault_points.h), at most 64 bytes; empty: as kind says.
 }

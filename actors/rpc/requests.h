@@ -94,7 +94,7 @@ struct FaultCall {
   std::string model{};  // deployment name; empty: the only one there is
   uint32_t stage = 0;
   FaultKind kind = FaultKind::kThrow;
-  std::string text{};  // "kill@computed+3" (actors/fault_points.h); empty: as `kind` says
+  std::string text{};  // "kill@computed+3" (actors/dataplane/fault_points.h); empty: as `kind` says
 };
 inline constexpr size_t kFaultTextMax = 64;  // bytes
 

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "actors/frame_router.h"
+#include "actors/dataplane/frame_router.h"
+#include "actors/dataplane/stage_compute.h"
 #include "actors/gateway.h"
 #include "actors/health_monitor.h"
 #include "actors/messages.h"
 #include "actors/peer.h"
 #include "actors/rpc/server.h"
-#include "actors/stage_compute.h"
 #include "apps/node/process_launcher.h"
 #include "apps/node/runtime.h"
 #include "transport/loopback.h"

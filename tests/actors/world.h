@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/frame_router.h"
+#include "actors/dataplane/frame_router.h"
 #include "actors/gateway.h"
 #include "actors/messages.h"
 #include "actors/peer.h"

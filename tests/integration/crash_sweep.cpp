@@ -1,7 +1,7 @@
 // Where a crash hits a frame on its way: a cluster of four daemons and four stages answers; at a
 // chosen token a stage's process is killed, frozen or made to fail at a named point of a frame's
-// way through it (actors/fault_points.h). Every stream must be the undisturbed one, to the last bit
-// of every logit.
+// way through it (actors/dataplane/fault_points.h). Every stream must be the undisturbed one, to
+// the last bit of every logit.
 //
 //   crash_sweep [--kinds kill,stop] [--phases …] [--positions 8] [--standby kv] [--streams 1]
 //               [--sample 40 --seed 1] [--json FILE]

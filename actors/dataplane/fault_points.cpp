@@ -1,4 +1,4 @@
-#include "actors/fault_points.h"
+#include "actors/dataplane/fault_points.h"
 
 #include <fmt/format.h>
 #include <signal.h>

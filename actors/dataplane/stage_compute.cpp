@@ -1,4 +1,4 @@
-#include "actors/stage_compute.h"
+#include "actors/dataplane/stage_compute.h"
 
 #include <pthread.h>
 #include <sys/resource.h>

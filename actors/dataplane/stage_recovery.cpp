@@ -2,7 +2,7 @@
 // its standby or is one.
 #include <algorithm>
 
-#include "actors/stage_port.h"
+#include "actors/dataplane/stage_port.h"
 #include "base/log.h"
 
 namespace troupe {

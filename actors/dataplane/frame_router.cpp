@@ -1,4 +1,4 @@
-#include "actors/frame_router.h"
+#include "actors/dataplane/frame_router.h"
 
 #include <set>
 #include <utility>

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "actors/fault_points.h"
-#include "actors/frame_router.h"
-#include "actors/stage_port.h"
+#include "actors/dataplane/fault_points.h"
+#include "actors/dataplane/frame_router.h"
+#include "actors/dataplane/stage_port.h"
 #include "transport/loopback.h"
 
 namespace troupe {

@@ -1,4 +1,4 @@
-#include "actors/stage_port.h"
+#include "actors/dataplane/stage_port.h"
 
 #include <algorithm>
 #include <chrono>

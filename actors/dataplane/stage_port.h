@@ -12,12 +12,12 @@
 #include <mutex>
 #include <optional>
 
-#include "actors/fault_points.h"
-#include "actors/frame_router.h"
+#include "actors/dataplane/fault_points.h"
+#include "actors/dataplane/frame_router.h"
+#include "actors/dataplane/stage_compute.h"
 #include "actors/logic/journal.h"
 #include "actors/logic/standby_feed.h"
 #include "actors/logic/view_fence.h"
-#include "actors/stage_compute.h"
 #include "base/metrics.h"
 #include "base/view.h"
 #include "transport/control.h"
