@@ -293,7 +293,7 @@ struct StartView {
 };
 struct StopView {
   std::string why;
-  bool crashed = false;  // a stage ended by itself
+  std::optional<uint32_t> crashed;  // the stage that ended by itself
 };
 struct GetBatchingFigures {};
 using BatcherActor =

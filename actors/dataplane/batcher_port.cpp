@@ -55,11 +55,11 @@ void BatcherPort::start(const View& next, const std::vector<StageHeld>& held) {
   plan();
 }
 
-void BatcherPort::stop(const std::string& why, bool crashed) {
+void BatcherPort::stop(const std::string& why, std::optional<uint32_t> crashed) {
   const std::lock_guard lock(mutex_);
   if (serving_) log_warning("batcher", "paused: {}", why);
   serving_ = false;
-  if (crashed) report(batching_.on_loss(why));
+  if (crashed) report(batching_.on_loss(*crashed, why));
   batching_.stop_view();
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,8 @@ class BatcherPort final : public FrameSink {
   void cancel(const RequestId& id);
   // `held`: what the view's stages hold; if one is missing, nobody holds anything.
   void start(const View& view, const std::vector<StageHeld>& held);
-  // `crashed`: a stage ended by itself, so what is in flight is under suspicion.
-  void stop(const std::string& why, bool crashed);
+  // `crashed`: a stage that ended by itself, so what is in flight is under suspicion.
+  void stop(const std::string& why, std::optional<uint32_t> crashed);
   void tick();
   BatchingFigures figures() const;
   void on_frame(FramePtr frame) override;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -124,17 +125,19 @@ void Batching::stop_view() {
   has_view_ = false;
 }
 
-std::vector<BatchEvent> Batching::on_loss(const std::string& why) {
+std::vector<BatchEvent> Batching::on_loss(uint32_t stage, const std::string& why) {
   std::vector<BatchEvent> events;
   for (const auto& [id, in_flight] : in_flight_)
     for (const Order order : in_flight.members) {
       Sequence& sequence = sequences_.at(order);
-      if (sequence.ended || ++sequence.losses < kLossesMax) continue;
+      if (sequence.ended) continue;
+      if (std::exchange(sequence.lost_stage, stage) != stage) sequence.losses = 0;
+      if (++sequence.losses < kLossesMax) continue;
       events.push_back(
           end(sequence, FinishReason::kFailed,
-              fmt::format("quarantined: a stage was lost {} times in a row while it ran; the last "
+              fmt::format("quarantined: stage {} was lost {} times in a row while it ran; the last "
                           "time: {}",
-                          sequence.losses, why)));
+                          stage, sequence.losses, why)));
       running_.erase(order);
       leaving_.insert(order);  // forgotten with the next view
     }

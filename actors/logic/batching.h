@@ -112,10 +112,10 @@ class Batching {
   std::optional<BatchEvent> cancel(const RequestId& id);
 
   // A stage was lost: what is in flight may have been the cause. A request in flight at
-  // `kLossesMax` losses, without a new token between, is quarantined: it fails, with `why`, and
-  // takes no more stages with it. From the second loss on it runs alone, so that its neighbours do
-  // not share its fate.
-  std::vector<BatchEvent> on_loss(const std::string& why);
+  // `kLossesMax` losses of one stage, without a new token or another stage's loss between, is
+  // quarantined: it fails, with `why`, and takes no more lives with it. From the second loss on it
+  // runs alone, so that its neighbours do not share its fate.
+  std::vector<BatchEvent> on_loss(uint32_t stage, const std::string& why);
   // A new view: nothing is in flight any more. `held` by stage is what the stages hold; empty:
   // nothing, so every running sequence is fed again from its log. Until the first call nothing is
   // planned.
@@ -166,8 +166,9 @@ class Batching {
     uint32_t fed = 0;              // positions whose micro-batch came back
     uint32_t fed_most = 0;         // positions ever sent, to tell replayed rows
     uint32_t refusals = 0;         // since the last new token
-    uint32_t losses = 0;           // of stages while it was in flight, since the last new token
-    std::optional<Gap> gap;        // to be filled before anything else is fed
+    uint32_t losses = 0;           // in a row, of lost_stage, while it was in flight
+    uint32_t lost_stage = 0;
+    std::optional<Gap> gap;  // to be filled before anything else is fed
     bool in_flight = false;
     bool preempted = false;  // goes back to the queue as soon as it is not in flight any more
     bool ended = false;      // cancelled while in flight: only its blocks are still here

@@ -343,7 +343,8 @@ void Replica::life_ended(uint32_t stage, Incarnation incarnation, const std::str
 void Replica::seat_died(uint32_t stage, const std::string& why, bool crashed,
                         ReplicaActions& actions) {
   seat_alive_[stage] = false;
-  if (state_ == ReplicaState::kServing) actions.push_back(PauseAction{why, crashed});
+  if (state_ == ReplicaState::kServing)
+    actions.push_back(PauseAction{why, crashed ? std::optional(stage) : std::nullopt});
   state_ = ReplicaState::kLoading;
 }
 

@@ -71,8 +71,9 @@ struct ServeAction {
 };  // all have it: the batcher may start
 struct PauseAction {
   std::string why;
-  bool crashed = false;  // a stage ended by itself: what it was running may have been the cause
-};                       // the batcher must stop until the next ServeAction
+  // The stage that ended by itself, if one did: what it was running may have been the cause.
+  std::optional<uint32_t> crashed = std::nullopt;
+};  // the batcher must stop until the next ServeAction
 struct StuckAction {
   Error why;
 };  // nothing can be done until a node joins; requests get kUnavailable

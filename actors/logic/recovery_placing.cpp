@@ -195,7 +195,7 @@ void Replica::propose(Instant now, ReplicaActions& actions) {
   if (state_ == ReplicaState::kServing)
     actions.push_back(PauseAction{fmt::format("view {} gives way to a {}", view_.number.value,
                                               same_seats() ? "new standby" : "planned move"),
-                                  false});
+                                  std::nullopt});
   for (uint32_t stage = 0; stage < view_.seats.size(); ++stage) {
     const Seat& seat = view_.seats[stage];
     if (seat_alive_[stage] && seat.node != stages_[stage].node)

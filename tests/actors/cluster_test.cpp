@@ -145,7 +145,7 @@ BOOST_AUTO_TEST_CASE(a_request_nobody_listens_to_is_cancelled_after_its_grace) {
   auto sink = std::make_shared<RecordingSink>();
   world.generate(call("left", 200), sink);
   BOOST_REQUIRE(world.run_until_pieces(*sink, 3));
-  caf::anon_send(world.batcher, StopView{"test"});
+  caf::anon_send(world.batcher, StopView{"test", std::nullopt});
   caf::anon_send(world.gateway, DetachSink{"left", sink.get()});
   world.advance(2s);
   auto in_time = std::make_shared<RecordingSink>();

@@ -225,7 +225,7 @@ BOOST_AUTO_TEST_CASE(seats_fall_to_standbys_while_everything_runs) {
   for (uint32_t change = 0; change < 40; ++change) {
     std::this_thread::sleep_for(2ms);
     const uint32_t stage = change % kStages;
-    cluster.batcher->stop("a stage goes", false);
+    cluster.batcher->stop("a stage goes", std::nullopt);
     // The seat is gone, its standby takes it, and a new life follows.
     cluster.seats[stage] = std::exchange(cluster.standbys[stage], cluster.life(stage));
     cluster.install();

@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(a_poison_request_is_quarantined_and_its_neighbours_never_no
                     [](const PlannedSegment& s) { return s.tokens.size() == 12; });
     if (poisoned) {
       BOOST_TEST_REQUIRE(++crashes <= Batching::kLossesMax);
-      for (BatchEvent& event : batching.on_loss("killed by signal 11"))
+      for (BatchEvent& event : batching.on_loss(1, "killed by signal 11"))
         failed.push_back(std::move(event));
       batching.stop_view();
       BOOST_TEST(!batching.next(kNow).has_value());
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(a_poison_request_is_quarantined_and_its_neighbours_never_no
   BOOST_TEST(failed[0].id == "poison");
   BOOST_TEST((failed[0].finish == FinishReason::kFailed));
   BOOST_TEST(failed[0].failure ==
-             "quarantined: a stage was lost 3 times in a row while it ran; the last time: killed "
+             "quarantined: stage 1 was lost 3 times in a row while it ran; the last time: killed "
              "by signal 11");
   BOOST_TEST(batching.requests().empty());
   while (auto batch = batching.next(kNow)) BOOST_TEST(pipeline.run(*batch));
