@@ -118,7 +118,7 @@ void Cluster::start(uint32_t index) {
                                                     .process = 1,
                                                     .open_max = 300s,
                                                     .compute = inline_compute(),
-                                                    .programs = fake_programs()});
+                                                    .programs = fake_programs(options_.plant)});
   };
   node.supervisor = of_node(index, actors.spawn(supervisor, supervision));
   NodeOptions options;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/actors/world.h"
+#include "tests/sim/fake_stage.h"
 #include "transport/faulty.h"
 
 namespace troupe::sim {
@@ -21,6 +22,7 @@ struct ClusterOptions {
   StandbyPolicy standby = StandbyPolicy::kNone;
   FaultOdds odds;
   uint64_t journal_bytes = 1 << 20;
+  Plant plant = Plant::kNone;
 };
 
 class Cluster final : public test::Stagehand {

@@ -21,8 +21,8 @@ uint32_t token_of(uint64_t state, uint64_t seed, uint32_t vocabulary) {
 
 class FakeProgram final : public StageProgram {
  public:
-  FakeProgram(uint32_t stage, uint32_t stages, uint32_t vocabulary)
-      : stage_(stage), stages_(stages), vocabulary_(vocabulary) {}
+  FakeProgram(uint32_t stage, uint32_t stages, uint32_t vocabulary, Plant plant)
+      : stage_(stage), stages_(stages), vocabulary_(vocabulary), plant_(plant) {}
 
   Result<StageOutput> run(const MicroBatch& batch, std::span<const uint32_t> tokens,
                           const SharedBuffer& hidden) override {
@@ -43,9 +43,11 @@ class FakeProgram final : public StageProgram {
         else
           std::memcpy(&input, hidden.data() + row * sizeof input, sizeof input);
         const uint32_t position = segment.position + r;
-        const uint64_t state = mix(position == 0 ? 1 : held[position - 1], input, stage_);
+        uint64_t state = mix(position == 0 ? 1 : held[position - 1], input, stage_);
+        if (plant_ == Plant::kBatchVariant) state += rows > 1 ? 1 : 0;
         if (position < held.size())
-          TROUPE_CHECK(held[position] == state, "executing a row again gives what it gave before");
+          TROUPE_CHECK(plant_ != Plant::kNone || held[position] == state,
+                       "executing a row again gives what it gave before");
         else
           held.push_back(state);
         if (!last)
@@ -93,8 +95,10 @@ class FakeProgram final : public StageProgram {
       for (uint32_t r = 0; r < segment.rows; ++r, rows = rows.subspan(sizeof(uint64_t))) {
         uint64_t state = 0;
         std::memcpy(&state, rows.data(), sizeof state);
+        if (plant_ == Plant::kWrongStandby) state ^= 1;
         if (segment.position + r == held.size()) held.push_back(state);
-        TROUPE_CHECK(held[segment.position + r] == state, "a standby is sent what its stage holds");
+        TROUPE_CHECK(plant_ != Plant::kNone || held[segment.position + r] == state,
+                     "a standby is sent what its stage holds");
       }
     }
     return {};
@@ -110,6 +114,7 @@ class FakeProgram final : public StageProgram {
   }
 
   const uint32_t stage_, stages_, vocabulary_;
+  const Plant plant_;
   std::map<SequenceId, std::vector<uint64_t>> held_;
 };
 
@@ -129,10 +134,11 @@ std::vector<uint32_t> expected_tokens(std::vector<uint32_t> prompt, uint64_t see
   return generated;
 }
 
-ProgramMaker fake_programs() {
-  return [](const StageSpec& spec, const ModelPtr& model) -> Result<std::unique_ptr<StageProgram>> {
+ProgramMaker fake_programs(Plant plant) {
+  return [plant](const StageSpec& spec,
+                 const ModelPtr& model) -> Result<std::unique_ptr<StageProgram>> {
     return std::unique_ptr<StageProgram>(
-        std::make_unique<FakeProgram>(spec.stage, spec.stages, model->config.vocabulary));
+        std::make_unique<FakeProgram>(spec.stage, spec.stages, model->config.vocabulary, plant));
   };
 }
 

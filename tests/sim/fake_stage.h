@@ -16,6 +16,12 @@ namespace troupe::sim {
 std::vector<uint32_t> expected_tokens(std::vector<uint32_t> prompt, uint64_t seed, uint32_t count,
                                       uint32_t stages, uint32_t vocabulary);
 
-ProgramMaker fake_programs();
+// Faults planted on purpose, to see that a simulation finds them.
+enum class Plant : uint8_t {
+  kNone,
+  kBatchVariant,  // a row's result depends on who else is in its micro-batch
+  kWrongStandby,  // a standby does not store what it was sent
+};
+ProgramMaker fake_programs(Plant plant = Plant::kNone);
 
 }  // namespace troupe::sim

@@ -48,6 +48,11 @@ ClusterOptions draw_cluster(uint64_t seed) {
   return options;
 }
 
+ClusterOptions planted(ClusterOptions options, Plant plant) {
+  options.plant = plant;
+  return options;
+}
+
 struct Request {
   GenerateCall call;
   Duration start{};
@@ -114,11 +119,10 @@ std::string check(const std::vector<Request>& requests) {
 
 class Run {
  public:
-  Run(uint64_t seed, const std::vector<Fault>& faults)
-      : options_(draw_cluster(seed)),
+  Run(uint64_t seed, const std::vector<Fault>& faults, Plant plant)
+      : options_(planted(draw_cluster(seed), plant)),
         cluster_(options_),
-        requests_(draw_requests(seed, options_, cluster_.vocabulary())),
-        draw_(seed * 91 + 3) {
+        requests_(draw_requests(seed, options_, cluster_.vocabulary())) {
     // Requests are refused until it serves.
     cluster_.run(10s, [this] { return serves(); });
     for (Request& request : requests_)
@@ -210,7 +214,6 @@ class Run {
   const ClusterOptions options_;
   Cluster cluster_;
   std::vector<Request> requests_;
-  Draw draw_;
 };
 
 }  // namespace
@@ -256,15 +259,15 @@ std::vector<Fault> draw_faults(uint64_t seed) {
   return faults;
 }
 
-Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults) {
-  return Run(seed, faults).go();
+Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults, Plant plant) {
+  return Run(seed, faults, plant).go();
 }
 
-std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults) {
+std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults, Plant plant) {
   for (size_t i = faults.size(); i-- > 0;) {
     std::vector<Fault> fewer = faults;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!run_scenario(seed, fewer).failure.empty()) faults = std::move(fewer);
+    if (!run_scenario(seed, fewer, plant).failure.empty()) faults = std::move(fewer);
   }
   return faults;
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/fake_stage.h"
+
 namespace troupe::sim {
 
 struct Fault {
@@ -21,9 +23,9 @@ struct Outcome {
 // The faults that the seed draws.
 std::vector<Fault> draw_faults(uint64_t seed);
 // Runs the seed's cluster and requests with these faults.
-Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults);
+Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults, Plant plant = Plant::kNone);
 // Leaves out what is not needed for the failure.
-std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults);
+std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults, Plant plant = Plant::kNone);
 
 std::string to_text(const std::vector<Fault>& faults);  // "120 crash 2; 300 cut 1 800"
 std::vector<Fault> from_text(const std::string& text);

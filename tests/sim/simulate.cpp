@@ -21,13 +21,19 @@ struct Options {
   std::string seeds = "1..200", faults;
   uint64_t seed = 0;
   double minutes = 0;
+  std::string plant = "none";
   bool verbose = false;
+  Plant planted() const {
+    return plant == "batch-variant"   ? Plant::kBatchVariant
+           : plant == "wrong-standby" ? Plant::kWrongStandby
+                                      : Plant::kNone;
+  }
 };
 
 int run_one(const Options& options) {
   const auto faults =
       options.faults.empty() ? draw_faults(options.seed) : from_text(options.faults);
-  const Outcome outcome = run_scenario(options.seed, faults);
+  const Outcome outcome = run_scenario(options.seed, faults, options.planted());
   fmt::print("seed {} ({}): {}; {} tokens, {} faults survived, view {}\n", options.seed,
              to_text(faults), outcome.failure.empty() ? "well" : outcome.failure, outcome.tokens,
              outcome.faults_survived, outcome.views);
@@ -45,14 +51,14 @@ int run_all(const Options& options) {
   for (uint64_t seed = first; seed <= last; ++seed) {
     if (options.minutes > 0 && to_seconds(steady_now() - begin) > options.minutes * 60) break;
     const auto faults = draw_faults(seed);
-    const Outcome outcome = run_scenario(seed, faults);
+    const Outcome outcome = run_scenario(seed, faults, options.planted());
     ++runs;
     tokens += outcome.tokens;
     survived += outcome.faults_survived;
     if (outcome.failure.empty()) continue;
     ++failed;
     fmt::print("FAILED: {}\n  simulate --seed {} --faults \"{}\" -v\n", outcome.failure, seed,
-               to_text(shrink(seed, faults)));
+               to_text(shrink(seed, faults, options.planted())));
     std::fflush(stdout);
   }
   fmt::print("{} runs, {} failed, {} tokens, {} faults survived, {:.1f} s\n", runs, failed, tokens,
@@ -70,6 +76,8 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Only this one");
   app.add_option("--faults", options.faults, "Instead of those that the seed draws");
   app.add_option("--minutes", options.minutes, "Begin no further run after so long");
+  app.add_option("--plant", options.plant, "A fault that must be found")
+      ->check(CLI::IsMember({"none", "batch-variant", "wrong-standby"}));
   app.add_flag("-v,--verbose", options.verbose, "With the cluster's log");
   CLI11_PARSE(app, argc, argv);
   (void)troupe::start_logging(
