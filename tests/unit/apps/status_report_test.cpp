@@ -53,6 +53,25 @@ BOOST_AUTO_TEST_CASE(lets_nothing_from_the_cluster_steer_the_terminal) {
   BOOST_TEST(status_text(example()).find('\033') == std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(shows_who_stands_by_only_if_somebody_shall) {
+  ClusterStatus status = example();
+  BOOST_TEST(status_text(status).find("standby") == std::string::npos);
+  DeploymentStatus& deployment = status.deployments[0];
+  deployment.standby_policy = StandbyPolicy::kKv;
+  deployment.stages[0].standby = "node-9";
+  deployment.stages[0].standby_behind = 204;
+  std::string text = status_text(status);
+  BOOST_TEST(text.find("node-9 (204 behind)") != std::string::npos);
+  for (StageStatus& stage : deployment.stages) stage.standby = "node-8";
+  BOOST_TEST(status_text(status).find("unprotected") == std::string::npos);
+  deployment.stages[0].standby.clear();
+  text = status_text(status);
+  BOOST_TEST(text.find("unprotected: stage 0 has no standby now") != std::string::npos);
+  const nlohmann::ordered_json document = status_json(status);
+  BOOST_TEST(document["deployments"][0]["standby_policy"] == "kv");
+  BOOST_TEST(document["deployments"][0]["stages"][0]["standby"] == "");
+}
+
 BOOST_AUTO_TEST_CASE(shows_what_drains_where_it_goes_and_why_not) {
   ClusterStatus status = example();
   status.nodes[0].state = NodeState::kAlive;

@@ -184,6 +184,11 @@ BOOST_AUTO_TEST_CASE(faults_are_refused_unless_allowed) {
   BOOST_TEST(seen.model == "smollm2");
   BOOST_TEST(seen.stage == 2U);
   BOOST_TEST((seen.kind == FaultKind::kHang));
+  BOOST_TEST(seen.text == "");
+  BOOST_TEST(open.client()->inject_fault({.stage = 1, .text = "kill@computed+3"}).ok());
+  BOOST_TEST(seen.text == "kill@computed+3");
+  BOOST_TEST(open.client()->inject_fault({.text = std::string(65, 'k')}).error().message ==
+             "a fault of 65 bytes, limit 64");
 }
 
 BOOST_AUTO_TEST_CASE(drains_and_moves_arrive_with_their_arguments) {
@@ -212,6 +217,23 @@ BOOST_AUTO_TEST_CASE(drains_and_moves_arrive_with_their_arguments) {
   BOOST_TEST(move.model == "smollm2");
   BOOST_TEST(move.stage == 7U);
   BOOST_TEST(move.node == "node-1");
+}
+
+BOOST_AUTO_TEST_CASE(a_standby_policy_arrives) {
+  Setup setup;
+  StandbyCall seen;
+  setup.cluster.on_standby = [&](StandbyCall call, Done done) {
+    seen = std::move(call);
+    done({});
+  };
+  auto client = setup.client();
+  BOOST_TEST(client->set_standby({"smollm2", StandbyPolicy::kKv}).ok());
+  BOOST_TEST(seen.model == "smollm2");
+  BOOST_TEST((seen.policy == StandbyPolicy::kKv));
+  BOOST_TEST(client->set_standby({"", StandbyPolicy::kNone}).ok());
+  BOOST_TEST((seen.policy == StandbyPolicy::kNone));
+  BOOST_TEST((client->set_standby({std::string(257, 'm'), StandbyPolicy::kKv}).error().code ==
+              ErrorCode::kInvalidArgument));
 }
 
 BOOST_AUTO_TEST_CASE(the_server_checks_drains_and_moves_itself) {

@@ -135,6 +135,9 @@ BOOST_AUTO_TEST_CASE(numbers_of_a_newer_peer_become_the_harmless_neighbour) {
   auto fault = message.initRoot<schema::Fault>();
   fault.setKind(static_cast<schema::FaultKind>(999));
   BOOST_TEST((read(fault.asReader()).error().code == ErrorCode::kInvalidArgument));
+  auto standby = message.initRoot<schema::Session::SetStandbyParams>();
+  standby.setPolicy(static_cast<schema::StandbyPolicy>(999));
+  BOOST_TEST((read(standby.asReader()).error().code == ErrorCode::kInvalidArgument));
 }
 
 struct BadCall {
