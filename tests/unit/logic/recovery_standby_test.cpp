@@ -1,0 +1,130 @@
+// Standbys of a replica, scene by scene: "assign" of a standby reads like any other.
+#include <boost/test/unit_test.hpp>
+
+#include "tests/unit/logic/recovery_scene.h"
+
+namespace troupe {
+namespace {
+
+using test::Scene;
+using test::text;
+
+Scene with_standbys(uint32_t nodes) {
+  ReplicaSpec spec;
+  spec.standby = StandbyPolicy::kKv;
+  Scene scene(2, 0, spec);
+  for (uint32_t i = 0; i < nodes; ++i) scene.join(std::string(1, static_cast<char>('a' + i)));
+  scene.ready(0, "a", 10);
+  scene.ready(1, "b", 11);
+  scene.committed(1);
+  return scene;
+}
+
+std::string standbys(const Scene& scene) {
+  std::string all;
+  for (const Standby& standby : scene.replica.view().standbys)
+    all +=
+        fmt::format("{}:{}.{} ", standby.stage, standby.seat.node, standby.seat.incarnation.value);
+  return all;
+}
+
+BOOST_AUTO_TEST_SUITE(recovery_standby)
+
+BOOST_AUTO_TEST_CASE(they_come_one_at_a_time_when_it_serves_and_share_one_view) {
+  Scene scene = with_standbys(3);
+  BOOST_TEST(scene.installed(1, {0, 1}) == "serve 1: a.10 b.11; assign 0 to c.1");
+  BOOST_TEST(scene.ready(0, "c", 20) == "assign 1 to c.1");
+  BOOST_TEST(scene.ready(1, "c", 21) ==
+             "pause (view 1 gives way to a new standby); propose 2: a.10 b.11");
+  BOOST_TEST(standbys(scene) == "0:c.20 1:c.21 ");
+  scene.committed(2);
+  BOOST_TEST(scene.installed(2, {0, 1}) == "serve 2: a.10 b.11");
+  BOOST_TEST(scene.last_event() ==
+             "view 2 serves: c stands by for stage 0, c stands by for stage 1");
+  BOOST_TEST(scene.replica.follows(0));
+}
+
+BOOST_AUTO_TEST_CASE(a_lost_seat_falls_to_its_standby_without_loading) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  BOOST_TEST(scene.lose("b") == "pause (b was lost: connection reset); propose 3: a.10 c.21");
+  scene.committed(3);
+  // Another one is looked for; the node that took the seat is no place for it.
+  BOOST_TEST(scene.installed(3, {0, 1}) == "serve 3: a.10 c.21; assign 1 to a.1");
+  BOOST_TEST(standbys(scene) == "0:c.20 ");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_is_restarted_follows_who_took_its_seat) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  BOOST_TEST(scene.lost(1, "b", 11, true) ==
+             "pause (stage 1 on b was lost: killed by signal 9); propose 3: a.10 c.21");
+  scene.committed(3);
+  BOOST_TEST(scene.installed(3, {0, 1}) == "serve 3: a.10 c.21");
+  BOOST_TEST(scene.ready(1, "b", 31) ==
+             "pause (view 3 gives way to a new standby); propose 4: a.10 c.21");
+  BOOST_TEST(standbys(scene) == "0:c.20 1:b.31 ");
+}
+
+BOOST_AUTO_TEST_CASE(one_that_is_not_in_the_view_yet_takes_no_seat) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);  // the next one loads: there is no view with it yet
+  BOOST_TEST(!scene.replica.follows(0));
+  const std::string actions = scene.lost(0, "a", 10, false);
+  BOOST_TEST(actions.find("propose") == std::string::npos, actions);
+}
+
+BOOST_AUTO_TEST_CASE(without_another_node_there_is_none) {
+  ReplicaSpec spec;
+  spec.standby = StandbyPolicy::kKv;
+  Scene scene(1, 0, spec);
+  scene.join("a");
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  BOOST_TEST(scene.installed(1, {0}) == "serve 1: a.10");
+}
+
+BOOST_AUTO_TEST_CASE(the_policy_may_change_while_it_serves) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kNone, scene.now)) ==
+             "stop 0 on c; stop 1 on c");
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kNone, scene.now)) == "");
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kKv, scene.now)) == "assign 0 to c.1");
+}
+
+BOOST_AUTO_TEST_CASE(a_drained_node_gives_its_stage_to_the_standby) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  BOOST_TEST(scene.drain("b") ==
+             "pause (view 2 gives way to a planned move); propose 3: a.10 c.21");
+}
+
+BOOST_AUTO_TEST_CASE(a_standby_that_cannot_load_is_tried_elsewhere_after_a_while) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  const auto failed =
+      scene.replica.on_assign_failed(0, "c", Error{ErrorCode::kIo, "disk"}, scene.now);
+  BOOST_TEST(text(failed) == "stop 0 on c; assign 1 to c.1");
+  scene.ready(1, "c", 21);
+  BOOST_TEST(scene.replica.faults() == 0U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace troupe
