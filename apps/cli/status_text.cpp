@@ -136,7 +136,7 @@ std::string unprotected_text(const DeploymentStatus& deployment) {
       stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage.index);
   if (stages.empty()) return {};
   return "  " +
-         styled(fmt::format("unprotected: stage {} has no standby now", stages), Style::kWarn) +
+         styled(fmt::format("unprotected for now (no standby): stage {}", stages), Style::kWarn) +
          "\n";
 }
 

@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(shows_who_stands_by_only_if_somebody_shall) {
   BOOST_TEST(status_text(status).find("unprotected") == std::string::npos);
   deployment.stages[0].standby.clear();
   text = status_text(status);
-  BOOST_TEST(text.find("unprotected: stage 0 has no standby now") != std::string::npos);
+  BOOST_TEST(text.find("unprotected for now (no standby): stage 0") != std::string::npos);
   const nlohmann::ordered_json document = status_json(status);
   BOOST_TEST(document["deployments"][0]["standby_policy"] == "kv");
   BOOST_TEST(document["deployments"][0]["stages"][0]["standby"] == "");
