@@ -68,7 +68,9 @@ BOOST_AUTO_TEST_CASE(that_outlive_their_keeper_are_found_by_their_session) {
       "\" -c 'trap \"\" TERM HUP; echo ready; while :; do sleep 0.05; done' &\nwait\n");
   kill(static_cast<pid_t>(with_child.daemon.process), SIGKILL);
   const StopReport report = stop_daemons({with_child.daemon}, 1s, {});
-  BOOST_TEST(report.leftovers_killed == 1U);
+  // Two if the child is just about to start its "sleep" and still has its own name.
+  BOOST_TEST(report.leftovers_killed >= 1U);
+  BOOST_TEST(report.leftovers_killed <= 2U);
   stop_daemons({stand_in.daemon}, 50ms, {});
 }
 
