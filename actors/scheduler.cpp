@@ -100,7 +100,7 @@ void SchedulerState::node_lost(const NodeId& node, Incarnation incarnation, cons
   last.state = NodeState::kDead;
   lost_nodes[node] = last;
   nodes.erase(found);
-  nodes_changed(fmt::format("{} was lost: {}", node, why));
+  nodes_changed(why);
 }
 
 void SchedulerState::verdict(const PeerVerdict& verdict) {
