@@ -147,6 +147,13 @@ void SchedulerState::said(const PeerSaid& words) {
   }
 }
 
+void SchedulerState::accused(const WrongResult& wrong) {
+  log_error("scheduler", "stage {}, life {}: {}", wrong.stage, to_string(wrong.life), wrong.why);
+  ++results_wrong;
+  if (replica)
+    carry_out(replica->on_wrong(wrong.stage, wrong.life, wrong.why, self->clock().now()));
+}
+
 void SchedulerState::stage_ready(const NodeId& from, const StageReady& ready) {
   const auto found = nodes.find(from);
   if (found == nodes.end() || !replica || ready.deployment != options.deployment.name) return;
@@ -325,6 +332,7 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
   state.self = self;
   state.options = std::move(options);
   state.start();
+  self->send(state.options.batcher, WatchResults{SchedulerActor{self}});
   self->delayed_send(self, state.options.tick, Tick{});
   self->set_exception_handler(keep_text);
   return {
@@ -340,6 +348,9 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
       [&state](const Tick&) {
         if (state.replica) state.carry_out(state.replica->on_tick(state.self->clock().now()));
         state.self->delayed_send(state.self, state.options.tick, Tick{});
+      },
+      [&state](const ResultsWrong& results) {
+        for (const WrongResult& wrong : results.wrong) state.accused(wrong);
       },
       [&state](const GetClusterStatus&) -> caf::result<ClusterStatus> {
         auto promise = state.self->make_response_promise<ClusterStatus>();

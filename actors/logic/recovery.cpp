@@ -32,6 +32,7 @@ Replica::Replica(ReplicaSpec spec, ViewNumber last, Incarnation batcher,
       view_{spec_.deployment, last, batcher, std::move(batcher_address), {}, {}},
       stages_(spec_.stages),
       standbys_(spec_.stages),
+      standby_trouble_(spec_.stages),
       undone_(spec_.stages) {}
 
 ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std::string& why,
@@ -140,6 +141,26 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
     // Its standby is ready now; the life that is being started there follows in its turn.
     const Stage restarting_life = life;
     if (promote(stage, cause, now)) standbys_[stage] = restarting_life;
+  }
+  return advance(now, std::move(actions));
+}
+
+ReplicaActions Replica::on_wrong(uint32_t stage, Incarnation wrong, const std::string& why,
+                                 Instant now) {
+  ReplicaActions actions;
+  if (stage >= stages_.size()) return actions;
+  const Stage& life = stages_[stage];
+  const Stage& standby = standbys_[stage];
+  if (life.ready() && life.seat.incarnation == wrong) {
+    const std::string cause =
+        fmt::format("stage {} on {} computed something wrong: {}", stage, life.node, why);
+    fault(now, cause);
+    avoid(stage);
+    give_up(stage, cause, now, actions);
+  } else if (standby.ready() && standby.seat.incarnation == wrong) {
+    note(now, fmt::format("the standby of stage {} on {} computed something wrong: {}", stage,
+                          standby.node, why));
+    drop_standby(stage, now, actions);
   }
   return advance(now, std::move(actions));
 }

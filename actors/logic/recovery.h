@@ -119,6 +119,10 @@ class Replica {
   // serve now), kAlreadyExists (it is there), kInvalidArgument (the node drains), kConflict
   // (another stage is moving), kResourceExhausted (no room there).
   Result<ReplicaActions> on_move(uint32_t stage, const NodeId& node, Instant now);
+  // Two executions of the same input gave different results, and a third one decided (or could not:
+  // then each of them is named). That life must not go on: it is stopped, and its stage placed
+  // anew.
+  ReplicaActions on_wrong(uint32_t stage, Incarnation life, const std::string& why, Instant now);
   // From now on standbys are kept, or not.
   ReplicaActions on_policy(StandbyPolicy policy, Instant now);
   ReplicaActions on_committed(ViewNumber number, Instant now);
@@ -134,6 +138,10 @@ class Replica {
   std::vector<Standby> ready_standbys() const;
   // Whether the stage has a standby that it feeds: it could take the seat now.
   bool follows(uint32_t stage) const;
+  // One is on its way: it loads, or waits for the view that names it.
+  bool standby_comes(uint32_t stage) const;
+  // Why the stage has no standby although it shall have one, if no node can; else empty.
+  std::string standby_trouble(uint32_t stage) const;
   // Where the stage is being placed, if that is not where the view has it; else empty.
   NodeId moving_to(uint32_t stage) const;
   // Why the stage is still where it is although a planned move was to take it away; else empty.
@@ -209,6 +217,8 @@ class Replica {
                     const std::string& why, Instant now, ReplicaActions& actions);
   void check_standbys(Instant now, ReplicaActions& actions);
   void place_standbys(Instant now, ReplicaActions& actions);
+  void cannot_follow(uint32_t stage, Instant now);
+  void note_unprotected(Instant now);
   const NodeFacts* standby_node(uint32_t stage) const;
   bool standbys_wait() const;
   ReplicaSpec spec_;
@@ -218,11 +228,12 @@ class Replica {
   std::vector<bool> seat_alive_;  // [seat of view_]
   std::vector<Seat> served_;      // [stage] of the last view that served; empty before the first
   std::vector<Standby> served_standbys_;
-  std::vector<NodeFacts> nodes_;  // in the caller's order: the first is the head
-  std::vector<Stage> stages_;     // [stage]: where it is, or will be
-  std::vector<Stage> standbys_;   // [stage]: who follows it, or will
-  std::vector<Refusal> barred_;   // the node said it cannot
-  std::vector<Refusal> avoided_;  // it failed there since the last view that served
+  std::vector<NodeFacts> nodes_;              // in the caller's order: the first is the head
+  std::vector<Stage> stages_;                 // [stage]: where it is, or will be
+  std::vector<Stage> standbys_;               // [stage]: who follows it, or will
+  std::vector<std::string> standby_trouble_;  // [stage]
+  std::vector<Refusal> barred_;               // the node said it cannot
+  std::vector<Refusal> avoided_;              // it failed there since the last view that served
   std::vector<Leftover> leftovers_;
   std::vector<std::string> undone_;  // [stage]: why its last planned move was undone
   std::deque<Incarnation> dead_;     // stage lives that ended: late news of them counts for nothing

@@ -220,6 +220,7 @@ void Replica::serve(Instant now, ReplicaActions& actions) {
   leftovers_.clear();
   avoided_.clear();
   stuck_.clear();
+  note_unprotected(now);
   served_ = view_.seats;
   served_standbys_ = view_.standbys;
   for (Stage& life : stages_) life.cause.clear();
