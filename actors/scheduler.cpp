@@ -213,8 +213,9 @@ void SchedulerState::carry_out(const AssignAction& action) {
   note(fmt::format("{}stage {} (layers {} to {}) goes to {}", action.standby ? "a standby of " : "",
                    action.stage, action.layers.first, action.layers.last - 1, action.node));
   const auto failed = [this, action](const Error& why) {
-    note(fmt::format("stage {} could not start on {}: {}", action.stage, action.node, why.message));
-    carry_out(replica->on_assign_failed(action.stage, action.node, why, self->clock().now()));
+    log_warning("scheduler", "stage {} did not start on {}: {}", action.stage, action.node,
+                why.message);
+    carry_out(replica->on_assign_failed(action.attempt, why, self->clock().now()));
   };
   self->request(options.peer, caf::timespan{options.load_max + kAnswerMax},
                 CallPeer{action.node, AssignStage{spec_of(action.stage, action.layers)},

@@ -19,6 +19,7 @@ enum FrameKind {
   kvStored @6;     # standby to its stage: segments' positions are the lengths it holds now
   inputRows @7;    # stage to its standby: input it executed, and what came out (`outcomes`)
   checked @8;      # standby to batcher: it executed these rows, too, and the same came out; or `disputed`
+  watermarks @9;   # stage to the one before it: standbys from it on hold positions below the segments'
 }
 
 struct FrameHeader {

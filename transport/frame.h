@@ -24,8 +24,9 @@ enum class FrameKind : uint8_t {
   kKvStored,     // standby to its stage: segments' positions are the lengths it holds now
   kInputRows,    // stage to its standby: input it executed, and digests of what came out
   kChecked,      // standby to batcher: the same came out of these rows here, or not
+  kWatermarks,   // stage to the one before it: standbys from it on hold what is below `position`
 };
-inline constexpr FrameKind kFrameKindLast = FrameKind::kChecked;
+inline constexpr FrameKind kFrameKindLast = FrameKind::kWatermarks;
 inline constexpr uint32_t kNoExit = UINT32_MAX;
 
 struct FrameSegment {

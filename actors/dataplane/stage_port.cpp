@@ -85,6 +85,7 @@ void StagePort::set_view(const View& next, const Installed& done) {
   if (seated) {
     senders.push_back(next.batcher);
     if (stage > 0) senders.push_back(next.seats[stage - 1].incarnation);
+    if (stage + 1 < next.seats.size()) senders.push_back(next.seats[stage + 1].incarnation);
     if (standby != nullptr) senders.push_back(standby->seat.incarnation);
   } else {
     senders.push_back(next.seats[stage].incarnation);
@@ -117,6 +118,7 @@ void StagePort::take_view(const View& next, bool seated, bool same_batcher) {
   role_ = seated ? Role::kSeat : Role::kStandby;
   standby_ = seated ? standby_of(view_, options_.stage) : nullptr;
   sent_.clear();
+  watermarks_.clear();  // another standby may hold less
   if (!same_batcher && journal_) journal_->clear();
   if (!same_batcher) disputed_.clear();
   if (!same_batcher || seated) checked_.clear();
@@ -149,6 +151,8 @@ bool StagePort::expects(const FrameHeader& header) const {
       return !first() && header.sender == view_.seats[options_.stage - 1].incarnation;
     case FrameKind::kReplay:
       return !last() && from_batcher;
+    case FrameKind::kWatermarks:
+      return !last() && header.sender == view_.seats[options_.stage + 1].incarnation;
     case FrameKind::kKvStored:
       return standby_ != nullptr && header.sender == standby_->seat.incarnation;
     default:
@@ -175,6 +179,7 @@ void StagePort::on_frame(FramePtr frame) {
       return refuse(header,
                     Error{ErrorCode::kInvalidFrame, "a frame of the wrong kind for this stage"});
     if (header.kind == FrameKind::kReplay) return replay(frame);
+    if (header.kind == FrameKind::kWatermarks) return trim_journal(header);
     if (header.kind == FrameKind::kKvStored) stored(header);
   }
   if (faults_.pass(FaultPoint::kAccept) == FaultAction::kThrow) return options_.fail(kInjected);

@@ -21,6 +21,7 @@
 #include "actors/logic/journal.h"
 #include "actors/logic/standby_feed.h"
 #include "actors/logic/view_fence.h"
+#include "actors/logic/watermarks.h"
 #include "base/metrics.h"
 #include "base/view.h"
 #include "transport/control.h"
@@ -95,6 +96,8 @@ class StagePort final : public FrameSink {
   void store_rows(const FramePtr& frame, StageProgram& program);
   void answer_lengths(const FrameHeader& fed, StageProgram& program);
   void stored(const FrameHeader& header);
+  void trim_journal(const FrameHeader& header);
+  void tell_watermarks();
 
   // stage_checks.cpp
   void log_input(const FramePtr& frame, const StageOutput& output);
@@ -116,6 +119,7 @@ class StagePort final : public FrameSink {
   std::map<Incarnation, uint64_t> sent_;  // newest edge sequence, by receiver
   std::unique_ptr<Journal> journal_;      // from the first output on
   std::unique_ptr<StandbyFeed> feed_;
+  Watermarks watermarks_;
   Incarnation fed_;                               // whom the feed is of …
   StandbyPolicy fed_how_ = StandbyPolicy::kNone;  // … and how
   Instant now_, feed_sent_, said_checked_;        // of the last tick, and at these

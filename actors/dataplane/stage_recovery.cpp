@@ -50,8 +50,10 @@ void StagePort::keep_output(const FrameHeader& input, const StageOutput& output)
       start += bytes;
     }
   }
-  if (!journal_) return;
-  for (const SequenceId sequence : input.released) journal_->forget(sequence);
+  for (const SequenceId sequence : input.released) {
+    watermarks_.forget(sequence);
+    if (journal_) journal_->forget(sequence);
+  }
 }
 
 // Under mutex_, on the transport's thread: the next stage lacks these rows.
@@ -182,6 +184,34 @@ void StagePort::stored(const FrameHeader& header) {
     }
   }
   feed_->on_stored(lengths);
+  tell_watermarks();
+}
+
+// Under mutex_: the next stage, whose input this journal keeps, and all behind it have standbys
+// that hold so much.
+void StagePort::trim_journal(const FrameHeader& header) {
+  for (const FrameSegment& segment : header.segments) {
+    watermarks_.on_downstream(segment.sequence, segment.position);
+    if (journal_) journal_->trim(segment.sequence, segment.position);
+  }
+  tell_watermarks();
+}
+
+// Under mutex_. The batcher's log needs no trimming.
+void StagePort::tell_watermarks() {
+  if (first() || !feed_ || role_ != Role::kSeat) return;
+  const std::vector<FeedLength> news =
+      watermarks_.news(feed_->watermarks(), last(), kFrameSegmentsMax);
+  if (news.empty()) return;
+  const Seat& before = view_.seats[options_.stage - 1];
+  Frame frame = frame_to(FrameKind::kWatermarks, before.incarnation, view_.number, MicroBatchId{});
+  for (const FeedLength& one : news) {
+    FrameSegment out;
+    out.sequence = one.sequence;
+    out.position = one.length;
+    frame.header.segments.push_back(std::move(out));
+  }
+  send(before.data_address, std::move(frame));
 }
 
 // Frames get lost between processes only together with their connection; but what waits here for an

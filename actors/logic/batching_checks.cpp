@@ -104,8 +104,8 @@ void Batching::take_dispute(const CheckedStage& by, const CheckedRows& rows, Ord
                                    .seat_outcome = rows.seat_outcome,
                                    .standby_outcome = rows.standby_outcome}));
   const uint32_t shown = sequence.log.prompt_size() + sequence.shown;
-  const bool was_shown = sequence.shown > 0 && position + 1 < shown &&
-                         !sequence.checks[by.stage].agreed(position);
+  const bool was_shown =
+      sequence.shown > 0 && position + 1 < shown && !sequence.checks[by.stage].agreed(position);
   if (was_shown || ++sequence.disputes >= kDisputesMax) {
     events.push_back(
         end(sequence, FinishReason::kFailed,

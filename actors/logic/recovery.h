@@ -35,6 +35,7 @@ struct ReplicaSpec {
   uint64_t layer_bytes = 0;      // weights and KV of one layer
   uint64_t embedding_bytes = 0;  // extra in the first stage
   uint64_t head_bytes = 0;       // extra in the last stage
+  uint64_t journal_bytes = 0;    // extra in all stages but the last
   // Time of one step, in any unit, to cut the model into equal stages; layer_cost 0: memory stands
   // for time.
   uint64_t layer_cost = 0, embedding_cost = 0, head_cost = 0;
@@ -54,6 +55,7 @@ struct AssignAction {
   uint32_t stage = 0;
   LayerRange layers;
   bool standby = false;  // to follow the stage, not to take its seat
+  uint64_t attempt = 0;  // for on_assign_failed
 };
 struct StopAction {  // a stage that belongs to nobody any more, on a node that lives; it may have
                      // ended already
@@ -110,9 +112,8 @@ class Replica {
   ReplicaActions on_stage_lost(uint32_t stage, const NodeId& node, Incarnation incarnation,
                                bool restarting, const std::string& why, Instant now);
   // The node could not load it (no such file, no memory): that node is not asked again for this
-  // stage until it rejoins.
-  ReplicaActions on_assign_failed(uint32_t stage, const NodeId& node, const Error& why,
-                                  Instant now);
+  // stage until it rejoins. News of an attempt that was given up meanwhile count for nothing.
+  ReplicaActions on_assign_failed(uint64_t attempt, const Error& why, Instant now);
   // An operator wants the stage on that node. Accepted moves show in moving_to(); one that fails or
   // that a loss overtakes is undone (move_trouble() says why) and not tried again. Refused, and
   // then nothing has changed, with kNotFound (no such stage or member), kUnavailable (it does not
@@ -159,6 +160,7 @@ class Replica {
     LayerRange layers;
     Seat seat;               // when ready
     bool installed = false;  // it acknowledged view_
+    uint64_t attempt = 0;    // of the assignment
     Instant since;           // of this phase
     Instant not_before;      // of the next attempt at a node it failed on
     std::string cause;       // why it is not where it was in the last view that served
@@ -245,7 +247,7 @@ class Replica {
   std::string stuck_;  // last said; empty when not stuck
   uint32_t faults_ = 0;
   std::vector<ReplicaEvent> history_;
-  uint64_t last_event_ = 0;
+  uint64_t last_event_ = 0, last_attempt_ = 0;
 
   static constexpr size_t kHistoryMax = 64;
   static constexpr size_t kDeadMax = 64;

@@ -110,8 +110,10 @@ void Replica::place_standbys(Instant now, ReplicaActions& actions) {
     standby.node = node->node;
     standby.node_incarnation = node->incarnation;
     standby.layers = stages_[stage].layers;
+    standby.attempt = ++last_attempt_;
     standby.since = now;
-    actions.push_back(AssignAction{node->node, node->incarnation, stage, standby.layers, true});
+    actions.push_back(
+        AssignAction{node->node, node->incarnation, stage, standby.layers, true, standby.attempt});
     return;
   }
 }

@@ -217,6 +217,44 @@ BOOST_AUTO_TEST_CASE(a_standby_follows_and_then_holds_what_the_seat_held) {
   BOOST_TEST((seat.set(promoted).error().code == ErrorCode::kFenced));
 }
 
+BOOST_AUTO_TEST_CASE(a_journal_keeps_what_any_standby_downstream_may_need) {
+  Process process;
+  const auto batcher = process.listen(kBatcher);
+  Stage first(process, 0, 3, life(0)), second(process, 1, 3, life(1)),
+      third(process, 2, 3, life(2));
+  Stage second_standby(process, 1, 3, 51), third_standby(process, 2, 3, 52);
+  const auto kept = [](Stage& stage) {
+    StageFigures figures;
+    stage.port->report(figures);
+    return figures.journal_bytes;
+  };
+  const auto run = [&](uint64_t view, uint64_t sequence, uint32_t position) {
+    process.router->send(process.transport->address(),
+                         frame_to(view, life(0), sequence, FrameKind::kTokens, position, 200));
+    process.pump();
+  };
+  // Only the second stage has a standby: the third, if it is lost, needs everything.
+  View view = view_of(process, 1, {life(0), life(1), life(2)});
+  view.standbys.push_back({1, view.seats[1]});
+  view.standbys[0].seat.incarnation = {51};
+  for (Stage* stage : {&first, &second, &third, &second_standby})
+    BOOST_TEST_REQUIRE(stage->set(view).ok());
+  run(1, 1, 0);
+  BOOST_TEST(second_standby.program->held[SequenceId{5}] == 200U);
+  BOOST_TEST(kept(first) == 800U);
+  BOOST_TEST(kept(second) == 800U);
+  // All behind the first have one now: whole chunks of 64 rows go.
+  view.number = {2};
+  view.standbys.push_back({2, view.seats[2]});
+  view.standbys[1].seat.incarnation = {52};
+  for (Stage* stage : {&first, &second, &third, &second_standby, &third_standby})
+    BOOST_TEST_REQUIRE(stage->set(view).ok());
+  run(2, 1, 200);
+  BOOST_TEST(third_standby.program->held[SequenceId{5}] == 400U);
+  BOOST_TEST(kept(second) == (400U - 384U) * 4);
+  BOOST_TEST(kept(first) == (400U - 384U) * 4);
+}
+
 BOOST_AUTO_TEST_CASE(faults_strike_once_where_they_are_armed) {
   BOOST_TEST((parse_fault("kill").value().action == FaultAction::kKill));
   BOOST_TEST((parse_fault("hang").value().point == FaultPoint::kCompute));

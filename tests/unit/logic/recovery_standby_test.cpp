@@ -182,10 +182,14 @@ BOOST_AUTO_TEST_CASE(a_drained_node_gives_its_stage_to_the_standby) {
 BOOST_AUTO_TEST_CASE(a_standby_that_cannot_load_is_tried_elsewhere_after_a_while) {
   Scene scene = with_standbys(3);
   scene.installed(1, {0, 1});
-  const auto failed =
-      scene.replica.on_assign_failed(0, "c", Error{ErrorCode::kIo, "disk"}, scene.now);
-  BOOST_TEST(text(failed) == "stop 0 on c; assign 1 to c.1");
-  scene.ready(1, "c", 21);
+  BOOST_TEST(scene.fails_to_load(0, "c") == "stop 0 on c; assign 1 to c.1");
+  // Late news of an attempt that was given up: the policy changed, and changed again.
+  const uint64_t given_up = test::attempts_told[{1, "c"}];
+  scene.replica.on_policy(StandbyPolicy::kNone, scene.now);
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kKv, scene.now)) == "assign 0 to b.1");
+  BOOST_TEST(text(scene.replica.on_assign_failed(given_up, {ErrorCode::kInternal, "it was stopped"},
+                                                 scene.now)) == "");
+  BOOST_TEST(scene.replica.standby_comes(0));
   BOOST_TEST(scene.replica.faults() == 0U);
 }
 
