@@ -230,7 +230,8 @@ class Batching {
 
     // The last token of one that is done is never fed.
     uint32_t unfed() const { return log.size() - (done ? 1 : 0) - fed; }
-    bool decodes() const { return unfed() == 1 && !gap; }
+    // A prompt of one token is prefill work like any other.
+    bool decodes() const { return unfed() == 1 && fed > 0 && !gap; }
     bool is_suspect() const { return refusals >= 2 || losses >= 2; }
     bool may_run() const { return !in_flight && !gap && !is_suspect() && unfed() > 0; }
     uint32_t checked() const;  // positions below may be shown, and the one that follows
