@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/log.h"
 #include "kernels/backend.h"
+#include "kernels/golden.h"
 #include "models/transformer_stage.h"
 
 namespace troupe {
@@ -37,6 +38,7 @@ ProgramMaker transformer_programs(int memory) {
   return [memory](const StageSpec& spec, ModelPtr model) -> Result<std::unique_ptr<StageProgram>> {
     TROUPE_TRY(const KernelChoice kernels, parse_kernel_choice(spec.kernels));
     TROUPE_TRY(auto operators, make_operators({.kernels = kernels, .threads = spec.threads}));
+    TROUPE_TRY_VOID(check_golden(*operators));
     return make_transformer_stage({.file = model->file,
                                    .config = model->config,
                                    .layers = spec.layers,

@@ -21,6 +21,10 @@ void InputLog::append(InputPiece piece) {
     return known.sequence == piece.sequence;
   });
   if (newest != pieces_.rend() && piece.end() <= newest->end()) return;
+  for (const uint32_t block : piece.blocks) {
+    const SequenceId before = std::exchange(owners_[block], piece.sequence);
+    if (before && before != piece.sequence) forget(before);
+  }
   bytes_ += piece.bytes();
   rows_ += piece.rows;
   pieces_.push_back(std::move(piece));
@@ -67,6 +71,7 @@ void InputLog::forget(SequenceId sequence) {
 
 void InputLog::clear() {
   pieces_.clear();
+  owners_.clear();
   bytes_ = 0;
   rows_ = 0;
 }

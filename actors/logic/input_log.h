@@ -42,6 +42,7 @@ class InputLog {
  public:
   explicit InputLog(size_t bytes_max) : bytes_max_(bytes_max) {}
 
+  // A sequence whose KV blocks this piece has now is over, even if nobody said so yet.
   void append(InputPiece piece);
   // Where the standby has to be for the log to cover the rest: the position of the sequence's
   // oldest piece; nothing if there is none.
@@ -65,6 +66,7 @@ class InputLog {
 
   const size_t bytes_max_;
   std::deque<InputPiece> pieces_;
+  std::map<uint32_t, SequenceId> owners_;  // by KV block, of the newest piece that has it
   size_t bytes_ = 0;
   uint64_t rows_ = 0;
 };

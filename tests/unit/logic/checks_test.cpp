@@ -118,6 +118,18 @@ BOOST_AUTO_TEST_CASE(rows_that_are_executed_again_are_kept_once) {
   BOOST_TEST(text(log.next({}, 64)) == "1:0+10 1:8+4");
 }
 
+BOOST_AUTO_TEST_CASE(a_sequence_whose_blocks_another_one_has_is_over) {
+  InputLog log(1 << 20);
+  InputPiece old = piece(1, 0, 10), other = piece(2, 0, 5), fresh = piece(3, 0, 7);
+  old.blocks = {4, 5};
+  other.blocks = {6};
+  fresh.blocks = {5};
+  log.append(old);
+  log.append(other);
+  log.append(fresh);  // the micro-batch that says 1 is released did not come by here
+  BOOST_TEST(text(log.next({}, 64)) == "2:0+5 3:0+7");
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_gives_way_by_sequences) {
   const size_t one = piece(1, 0, 10).bytes();
   InputLog log(3 * one);

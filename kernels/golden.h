@@ -1,0 +1,24 @@
+// The golden vector of the exact profile (I10, N9): one small problem in which every operator and
+// every weight format takes part, with its digest. Whoever computes another digest computes other
+// bits (a broken unit, a wrong compiler flag, a kernel that was changed) and must not execute a
+// stage. It takes a few milliseconds.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "kernels/ops.h"
+
+namespace troupe {
+
+// Of profile exact/1. A change of this number is a change of the profile: everything that was
+// generated under the old one comes out differently.
+inline constexpr uint64_t kGoldenExact1 = 0x7e76c2ada73b0c4d;
+
+// Errors: those of Operators::pack().
+Result<uint64_t> golden_digest(Operators& operators);
+
+// Errors: kUnavailable, with both digests.
+Result<void> check_golden(Operators& operators);
+
+}  // namespace troupe
