@@ -109,6 +109,7 @@ void StagePort::set_view(const View& next, const Installed& done) {
   compute_->post([this, same_batcher, done](StageProgram& program) {
     if (!same_batcher) program.reset();  // another batcher numbers its sequences anew
     done(held(program));
+    resume_feed(program);
   });
 }
 

@@ -90,6 +90,7 @@ class StagePort final : public FrameSink {
   StageHeld held(StageProgram& program);
   void keep_output(const FrameHeader& input, const StageOutput& output);
   void replay(const FramePtr& frame);
+  void resume_feed(StageProgram& program);
   void feed_standby(StageProgram& program);
   std::vector<FeedLength> feed_lengths(const std::vector<SequenceHolding>& holdings) const;
   bool feed_rows(StageProgram& program, const std::vector<SequenceHolding>& holdings);

@@ -82,6 +82,26 @@ void StagePort::replay(const FramePtr& frame) {
   send_next(order, std::move(hidden));
 }
 
+// A view was installed. Stage and standby do that in any order, and what one of them sends before
+// the other has done so is dropped: so both begin, and whoever is the later one is heard.
+void StagePort::resume_feed(StageProgram& program) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (role_ == Role::kStandby) {
+      FrameHeader all;
+      all.sender = view_.seats[options_.stage].incarnation;
+      for (const SequenceHolding& holding : program.holdings()) {
+        if (all.segments.size() == kFrameSegmentsMax) break;
+        FrameSegment segment;
+        segment.sequence = holding.sequence;
+        all.segments.push_back(std::move(segment));
+      }
+      return answer_lengths(all, program);
+    }
+  }
+  feed_standby(program);
+}
+
 // Rows of the KV cache first: what the standby executes comes behind them.
 void StagePort::feed_standby(StageProgram& program) {
   const std::lock_guard lock(mutex_);
@@ -223,8 +243,8 @@ void StagePort::tick(Instant now) {
     if (now_ == Instant{}) feed_sent_ = said_checked_ = now;
     now_ = now;
     if (role_ == Role::kStandby && now - said_checked_ >= kCheckedAgainAfter) say_checked();
-    again = feed_ && feed_->under_way() && now - feed_sent_ >= kFeedAnswerMax;
-    if (again) feed_->on_lost();
+    if (feed_ && feed_->under_way() && now - feed_sent_ >= kFeedAnswerMax) feed_->on_lost();
+    again = feed_ && !feed_->under_way();
   }
   const std::lock_guard gate(gate_);
   if (again && compute_) compute_->post([this](StageProgram& program) { feed_standby(program); });

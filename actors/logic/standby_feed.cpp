@@ -34,10 +34,7 @@ std::vector<FeedRows> StandbyFeed::next(std::span<const FeedLength> held) {
 
 void StandbyFeed::on_stored(std::span<const FeedLength> stored) {
   under_way_ = false;
-  for (const FeedLength& one : stored) {
-    const auto found = stored_.find(one.sequence);
-    if (found != stored_.end()) found->second = one.length;
-  }
+  for (const FeedLength& one : stored) stored_[one.sequence] = one.length;
 }
 
 uint32_t StandbyFeed::watermark(SequenceId sequence) const {

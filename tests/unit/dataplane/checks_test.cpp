@@ -30,7 +30,10 @@ struct Checked {
     return view;
   }
   void install(const View& view) {
-    for (Stage* stage : {&seat, &next, &standby}) BOOST_TEST_REQUIRE(stage->set(view).ok());
+    for (Stage* stage : {&seat, &next, &standby}) {
+      BOOST_TEST_REQUIRE(stage->set(view).ok());
+      process.pump();
+    }
     sequence = 0;
   }
   void run(uint32_t position, uint32_t rows, std::vector<SequenceId> released = {}) {
