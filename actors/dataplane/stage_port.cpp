@@ -1,5 +1,7 @@
 #include "actors/dataplane/stage_port.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -18,6 +20,11 @@ const Standby* standby_of(const View& view, uint32_t stage) {
   const auto found = std::find_if(view.standbys.begin(), view.standbys.end(),
                                   [&](const Standby& one) { return one.stage == stage; });
   return found == view.standbys.end() ? nullptr : &*found;
+}
+
+bool carries_seed(const FrameHeader& header, uint64_t seed) {
+  return std::any_of(header.segments.begin(), header.segments.end(),
+                     [&](const FrameSegment& segment) { return segment.sampling.seed == seed; });
 }
 
 }  // namespace
@@ -151,6 +158,7 @@ void StagePort::on_frame(FramePtr frame) {
     if (header.kind == FrameKind::kKvStored) stored(header);
   }
   if (faults_.pass(FaultPoint::kAccept) == FaultAction::kThrow) return options_.struck();
+  if (options_.poison_seed != 0 && carries_seed(header, options_.poison_seed)) ::raise(SIGKILL);
   bool taken = true;
   {
     const std::lock_guard gate(gate_);

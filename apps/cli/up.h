@@ -22,6 +22,7 @@ struct UpOptions {
   double timeout_seconds = 300;
   bool allow_fault_injection = false;
   LogLevel log_level = LogLevel::kInfo;
+  std::vector<ConfigOverride> settings;  // of every node's configuration, over what follows
   DeploymentConfig deployment;  // model, name, stages and nodes_expected are set from the above
 };
 
