@@ -91,6 +91,7 @@ Result<ClusterStatus> SweepCluster::wait_until_well() {
     if (status.ok()) {
       const StageStatus* away = nullptr;
       last = lacks(status.value(), options_.standby != "none", &away);
+      if (last.empty()) last = left_over();
       if (last.empty()) return status;
       if (away != nullptr) {
         // Refused while another thing is under way: then it is asked for again.
@@ -104,6 +105,15 @@ Result<ClusterStatus> SweepCluster::wait_until_well() {
     std::this_thread::sleep_for(20ms);
   }
   return Error{ErrorCode::kDeadlineExceeded, "not well in time: " + last};
+}
+
+// Stages that nobody knows of any more, in words; empty: there are none.
+std::string SweepCluster::left_over() const {
+  const size_t wanted = options_.standby == "none" ? 1 : 2;
+  for (uint32_t stage = 0; stage < kSweepStages; ++stage)
+    if (const size_t found = stage_processes(stage).size(); found != wanted)
+      return fmt::format("{} processes of stage {}, {} are known", found, stage, wanted);
+  return {};
 }
 
 void SweepCluster::spare(const std::string& what) {
@@ -129,7 +139,19 @@ Result<void> SweepCluster::end() {
   return cluster ? cluster->down() : Result<void>();
 }
 
-Places SweepCluster::places(const ClusterStatus& status) const {
+int Places::daemon(const std::string& node) const {
+  const auto found = daemons.find(node);
+  return found == daemons.end() ? 0 : found->second;
+}
+
+uint64_t Places::life(const std::string& node) const {
+  const auto found = lives.find(node);
+  return found == lives.end() ? 0 : found->second;
+}
+
+Result<Places> SweepCluster::places(const ClusterStatus& status) const {
+  if (status.deployments.front().stages.size() != kSweepStages)
+    return Error{ErrorCode::kUnavailable, "there is no view"};
   Places places;
   const std::vector<int> all = cluster_->processes();
   for (const StageStatus& stage : status.deployments.front().stages) {

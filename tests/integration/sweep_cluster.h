@@ -16,6 +16,7 @@
 namespace troupe::test {
 
 inline constexpr uint32_t kSweepStages = 4;  // and nodes
+inline constexpr const char* kSweepHead = "node-1";
 
 struct SweepClusterOptions {
   std::string model, standby = "none";
@@ -30,8 +31,11 @@ struct Places {
     int process = 0, standby = 0;      // 0: unknown
   };
   std::vector<Stage> stages;              // [stage]
-  std::map<std::string, int> daemons;     // by node
-  std::map<std::string, uint64_t> lives;  // incarnations of daemons, by node
+  std::map<std::string, int> daemons;     // by node, those that live
+  std::map<std::string, uint64_t> lives;  // their incarnations
+
+  int daemon(const std::string& node) const;     // 0: none lives
+  uint64_t life(const std::string& node) const;  // 0: none lives
 };
 
 class SweepCluster {
@@ -41,8 +45,8 @@ class SweepCluster {
   // Starts it and has each stream answered alone: what all others are compared with.
   Result<void> prepare();
   // Starts one if there is none, and waits until it is well: it serves, on all nodes, stage i on
-  // node i + 1, with its standby if there shall be one. Errors: kDeadlineExceeded, with what it
-  // lacks.
+  // node i + 1, with its standby if there shall be one, and no other stage runs. Errors:
+  // kDeadlineExceeded, with what it lacks.
   Result<ClusterStatus> ready();
   // No supervisor and no keeper shall give up: waits until the patience of who looks after `what`
   // allows another death ("node-2", or "stage-2").
@@ -50,7 +54,8 @@ class SweepCluster {
   // The next point gets a new one. Errors: processes were left.
   Result<void> end();
 
-  Places places(const ClusterStatus& status) const;
+  // Errors: kUnavailable, there is no view.
+  Result<Places> places(const ClusterStatus& status) const;
   // All processes of a node but its keeper; the daemon is the last.
   std::vector<int> processes_on(const std::string& node) const;
   // Seat, standby, or one that is being started: wherever the stage runs now.
@@ -70,6 +75,7 @@ class SweepCluster {
  private:
   Result<void> start();
   Result<ClusterStatus> wait_until_well();
+  std::string left_over() const;
 
   SweepClusterOptions options_;
   std::unique_ptr<Cluster> cluster_;

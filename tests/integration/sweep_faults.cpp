@@ -68,14 +68,17 @@ void thaw(const std::vector<int>& processes) {
 
 Result<void> PointFault::aim(const ClusterStatus& status) {
   const bool node = find_kind(point_.kind)->whole_node;
-  cluster_.spare(fmt::format("{}-{}", node ? "node" : "stage", point_.stage));
-  const Places places = cluster_.places(status);
-  node_ = places.stages.at(point_.stage).node;
-  stage_process_ = places.stages.at(point_.stage).process;
+  TROUPE_TRY(const Places places, cluster_.places(status));
+  node_ = places.stages[point_.stage].node;
+  stage_process_ = places.stages[point_.stage].process;
   last_stage_process_ = places.stages.back().process;
-  daemon_ = places.daemons.at(node_);
-  life_ = places.lives.at(node_);
+  daemon_ = places.daemon(node_);
+  life_ = places.life(node_);
+  if (daemon_ == 0) return Error{ErrorCode::kUnavailable, node_ + " is dead already"};
+  if (node && node_ == kSweepHead)
+    return Error{ErrorCode::kUnavailable, "the stage is on the head, which is no victim of this"};
   all_ = cluster_.processes_on(node_);
+  cluster_.spare(node ? node_ : fmt::format("stage-{}", point_.stage));
   return {};
 }
 

@@ -74,9 +74,8 @@ Result<void> attempt(SweepCluster& cluster, Disturbance& disturbance, uint64_t p
 
 Result<void> check_returned(SweepCluster& cluster, const ClusterStatus& status,
                             const std::string& node, uint64_t old_life) {
-  const Places places = cluster.places(status);
-  const auto found = places.lives.find(node);
-  if (found == places.lives.end() || found->second == old_life)
+  TROUPE_TRY(const Places places, cluster.places(status));
+  if (places.life(node) == 0 || places.life(node) == old_life)
     return Error{ErrorCode::kInternal, node + " did not come back in a new life"};
   Heard heard;
   const auto later =

@@ -12,7 +12,6 @@ namespace {
 
 constexpr Duration kAway = 3s;             // how long a node is frozen or cut off
 constexpr uint32_t kSecondWithinMs = 400;  // of the first death
-constexpr const char* kHead = "node-1";
 constexpr Duration kSuccessorMax = 5s;
 
 // False: what it is about is not there yet, and it shall be tried again.
@@ -39,7 +38,7 @@ class Steps : public Disturbance {
   std::vector<int> frozen;
 
   Result<void> aim(const ClusterStatus& status) override {
-    places = cluster_.places(status);
+    TROUPE_TRY(places, cluster_.places(status));
     steps_ = plan(*this);
     return {};
   }
@@ -64,7 +63,7 @@ class Steps : public Disturbance {
   }
   Result<void> check(const ClusterStatus& status) override {
     return returns.empty() ? Result<void>()
-                           : check_returned(cluster_, status, returns, places.lives.at(returns));
+                           : check_returned(cluster_, status, returns, places.life(returns));
   }
 
   SweepCluster& cluster() { return cluster_; }
@@ -156,11 +155,11 @@ Scene pair_at_once(const std::string& name, std::unique_ptr<Steps> steps, std::m
                                                 : draw(random, 0, last);
   steps->plan = [name, stage](Steps& scene) -> std::vector<Step> {
     const auto& stages = scene.places.stages;
-    int other = scene.places.daemons.at(kHead);
+    int other = scene.places.daemon(kSweepHead);
     if (name == "adjacent") other = stages[stage + 1].process;
     if (name == "stage+standby") other = stages[stage].standby;
     scene.cluster().spare(fmt::format("stage-{}", stage));
-    if (name.ends_with("head")) scene.cluster().spare(kHead);
+    if (name.ends_with("head")) scene.cluster().spare(kSweepHead);
     return {{Duration{0}, scene.kill_now({stages[stage].process, other})}};
   };
   return {std::move(steps), fmt::format("stage {}", stage)};
@@ -173,11 +172,11 @@ Scene death_in_recovery(const std::string& name, std::unique_ptr<Steps> steps,
   const Duration after = std::chrono::milliseconds{draw(random, 0, kSecondWithinMs)};
   steps->plan = [name, stage, other, after](Steps& scene) -> std::vector<Step> {
     const int first = scene.places.stages[stage].process;
-    const int head = scene.places.daemons.at(kHead);
+    const int head = scene.places.daemon(kSweepHead);
     scene.cluster().spare(fmt::format("stage-{}", stage));
     scene.cluster().spare(name == "then-successor" ? fmt::format("stage-{}", stage)
                           : name == "then-stage"   ? fmt::format("stage-{}", other)
-                                                   : std::string(kHead));
+                                                   : std::string(kSweepHead));
     if (name == "head-then-stage")
       return {{Duration{0}, scene.kill_now({head})}, {after, scene.kill_now({first})}};
     const Act second = name == "then-successor" ? scene.kill_successor(stage)
