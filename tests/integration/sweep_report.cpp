@@ -105,12 +105,10 @@ size_t Report::bad() const {
       std::ranges::count_if(runs_, [](const Run& run) { return !run.outcome.failure.empty(); }));
 }
 
-size_t Report::different() const {
-  size_t sum = 0;
+Tally Report::streams() const {
+  Tally sum;
   for (const Run& run : runs_)
-    if (const auto found = run.outcome.streams.find(Verdict::kDifferent);
-        found != run.outcome.streams.end())
-      sum += found->second;
+    for (const auto& [verdict, count] : run.outcome.streams) sum[verdict] += count;
   return sum;
 }
 

@@ -37,7 +37,7 @@ class Report {
   // program's exit code.
   int finish(const Result<void>& ended) const;
   size_t bad() const;
-  size_t different() const;  // streams of other bits
+  Tally streams() const;
 
  private:
   struct Run {
