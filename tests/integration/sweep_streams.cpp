@@ -107,19 +107,19 @@ void Streams::judge(const Strike& strike, Outcome& outcome) const {
 std::optional<Split> Streams::split(const Strike& strike, const ClusterStatus& status) const {
   const Noted head = noted(status, strike);
   if (head.served == 0) return std::nullopt;
+  // When each stream went on, seen from the moment at which the head served.
+  const Instant served = strike.at + std::chrono::milliseconds{head.served - strike.unix_ms};
   std::optional<double> first, last;
   for (const Stream& stream : streams_) {
-    const Silence silence = longest_silence(stream.heard, strike.at);
-    const double end =
-        static_cast<double>(strike.unix_ms) + to_milliseconds(silence.end - strike.at);
-    if (silence.length == Duration{0} || end < static_cast<double>(head.served)) continue;
-    first = std::min(first.value_or(end), end);
-    last = std::max(last.value_or(end), end);
+    const auto next = std::ranges::lower_bound(stream.heard.at, served);
+    if (next == stream.heard.at.end()) continue;
+    const double after = to_milliseconds(*next - served);
+    first = std::min(first.value_or(after), after);
+    last = std::max(last.value_or(after), after);
   }
   if (!first) return std::nullopt;
   return Split{std::max(0.0, static_cast<double>(head.lost - strike.unix_ms)),
-               static_cast<double>(head.served - head.lost),
-               *first - static_cast<double>(head.served), *last - *first};
+               static_cast<double>(head.served - head.lost), *first, *last - *first};
 }
 
 }  // namespace troupe::test
