@@ -140,6 +140,8 @@ void SchedulerState::said(const PeerSaid& words) {
                                        loss->cause, self->clock().now()));
   } else if (const auto* stage_figures = std::get_if<StageFigures>(&words.body)) {
     record(*stage_figures);
+    if (replica && stage_figures->deployment == options.deployment.name)
+      carry_out(replica->on_stage_heard(stage_figures->stage, words.from));
   } else if (std::holds_alternative<Leaving>(words.body)) {
     found->second.leaving = true;
     note(words.from + " leaves in order");

@@ -34,17 +34,20 @@ uint64_t kept_key(const StageSpec& spec) {
 
 }  // namespace
 
-ProgramMaker transformer_programs(int memory) {
-  return [memory](const StageSpec& spec, ModelPtr model) -> Result<std::unique_ptr<StageProgram>> {
+ProgramMaker transformer_programs(ProgramOptions options) {
+  return [options](const StageSpec& spec, ModelPtr model) -> Result<std::unique_ptr<StageProgram>> {
     TROUPE_TRY(const KernelChoice kernels, parse_kernel_choice(spec.kernels));
-    TROUPE_TRY(auto operators, make_operators({.kernels = kernels, .threads = spec.threads}));
-    TROUPE_TRY_VOID(check_golden(*operators));
+    TROUPE_TRY(auto operators,
+               make_operators(
+                   {.kernels = kernels, .threads = spec.threads, .test_split_k = options.split_k}));
+    // The wrong kernel that tests plant would not pass.
+    if (!options.split_k) TROUPE_TRY_VOID(check_golden(*operators));
     return make_transformer_stage({.file = model->file,
                                    .config = model->config,
                                    .layers = spec.layers,
                                    .kv_blocks = spec.kv_blocks,
                                    .rows_max = spec.rows_max,
-                                   .kept = {.descriptor = memory, .key = kept_key(spec)},
+                                   .kept = {.descriptor = options.memory, .key = kept_key(spec)},
                                    .operators = std::move(operators)});
   };
 }
@@ -65,6 +68,7 @@ void StageState::build() {
       .batcher = options.spec.batcher,
       .router = options.router,
       .journal_bytes_max = options.spec.journal_bytes,
+      .poison_seed = options.poison_seed,
       .fail = [me](const std::string& why) { caf::anon_send(me, StageFailed{why}); }});
   auto compute = options.compute(options.spec.stage, port->events([me](Result<StageMemory> taken) {
     caf::anon_send(me, taken.ok() ? ProgramLoaded{taken.value(), std::nullopt}

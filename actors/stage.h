@@ -15,9 +15,13 @@ namespace troupe {
 // cheaper here.
 using ProgramMaker =
     std::function<Result<std::unique_ptr<StageProgram>>(const StageSpec&, ModelPtr)>;
-// `memory`: a descriptor whose memory outlives this process and may hold what a predecessor of the
-// same stage computed; -1: none.
-ProgramMaker transformer_programs(int memory = -1);
+struct ProgramOptions {
+  // A descriptor whose memory outlives this process and may hold what a predecessor of the same
+  // stage computed; -1: none.
+  int memory = -1;
+  bool split_k = false;  // for tests: kernels whose bits depend on their batch
+};
+ProgramMaker transformer_programs(ProgramOptions options = {});
 
 struct StageOptions {
   StageSpec spec;
@@ -29,6 +33,7 @@ struct StageOptions {
   Duration open_max = 300s;  // for the model file to be opened and checked
   ComputeFactory compute;
   ProgramMaker programs;
+  uint64_t poison_seed = 0;  // as of StagePortOptions
 };
 
 struct StageState {

@@ -1,5 +1,7 @@
 #include "actors/dataplane/stage_port.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -36,6 +38,11 @@ StageOutput with_flipped_bit(const StageOutput& output) {
     flipped.sampled.front().logits_digest ^= 1;
   }
   return flipped;
+}
+
+bool carries_seed(const FrameHeader& header, uint64_t seed) {
+  return std::any_of(header.segments.begin(), header.segments.end(),
+                     [&](const FrameSegment& segment) { return segment.sampling.seed == seed; });
 }
 
 }  // namespace
@@ -184,6 +191,7 @@ void StagePort::on_frame(FramePtr frame) {
     if (header.kind == FrameKind::kKvStored) stored(header);
   }
   if (faults_.pass(FaultPoint::kAccept) == FaultAction::kThrow) return options_.fail(kInjected);
+  if (options_.poison_seed != 0 && carries_seed(header, options_.poison_seed)) ::raise(SIGKILL);
   bool taken = true;
   {
     const std::lock_guard gate(gate_);

@@ -41,7 +41,8 @@ struct StagePortOptions {
   Incarnation incarnation;
   Incarnation batcher;  // whose sequences the program may hold from the start; 0: of none
   std::shared_ptr<FrameRouter> router;
-  uint64_t journal_bytes_max = 0;                    // 0: it keeps no journal
+  uint64_t journal_bytes_max = 0;  // 0: it keeps no journal
+  uint64_t poison_seed = 0;        // for tests: a request of this seed kills the process; 0: none
   std::function<void(const std::string& why)> fail;  // the stage cannot go on: its actor throws
 };
 

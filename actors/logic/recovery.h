@@ -111,6 +111,9 @@ class Replica {
   // not, it is placed elsewhere (on another node if there is one).
   ReplicaActions on_stage_lost(uint32_t stage, const NodeId& node, Incarnation incarnation,
                                bool restarting, const std::string& why, Instant now);
+  // A stage runs there and says so, as all do now and then. What nobody wants is stopped: nodes
+  // keep the stages that a head's earlier life gave them, and an order to stop may have been lost.
+  ReplicaActions on_stage_heard(uint32_t stage, const NodeId& node) const;
   // The node could not load it (no such file, no memory): that node is not asked again for this
   // stage until it rejoins. News of an attempt that was given up meanwhile count for nothing.
   ReplicaActions on_assign_failed(uint64_t attempt, const Error& why, Instant now);

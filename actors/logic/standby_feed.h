@@ -38,7 +38,8 @@ class StandbyFeed {
   // stage holds now, ascending by sequence; sequences that are not in it are forgotten.
   std::vector<FeedRows> next(std::span<const FeedLength> held);
   // The standby's word about every sequence of the frame, or about all it has when it installed a
-  // view: what it holds now, be it less than was sent (it refused a gap: those rows are sent again).
+  // view: what it holds now, be it less than was sent (it refused a gap: those rows are sent
+  // again).
   void on_stored(std::span<const FeedLength> stored);
   // The frame under way will not be answered: it was of a view that is gone, or is overdue.
   void on_lost() { under_way_ = false; }

@@ -34,7 +34,7 @@ NodeConfig common_config(const UpOptions& options, const std::string& model_path
   config.deployment.name = deployment_name(options.model);
   config.deployment.stages = options.stages == 0 ? options.nodes : options.stages;
   config.deployment.nodes_expected = options.nodes;
-  config.allow_fault_injection = options.allow_fault_injection;
+  config.faults.allow_injection = options.allow_fault_injection;
   config.node.realtime = options.realtime;
   config.log.level = options.log_level;
   return config;
@@ -138,9 +138,8 @@ Result<ClusterRecord> write_cluster(const UpOptions& options, const std::string&
       return Error{ErrorCode::kIo, fmt::format("{}: {}", daemon.folder, failure.message())};
     const std::string text = write_config(node_config(common, options, index, daemon.folder));
     // What the daemon will read is checked here, where the user sees the answer.
-    TROUPE_TRY_VOID(write_file(daemon.config(), text));
-    const Result<NodeConfig> read_back = load_config(daemon.config());
-    if (!read_back.ok()) return read_back.error();
+    TROUPE_TRY(const NodeConfig config, parse_config(text, daemon.config(), options.settings));
+    TROUPE_TRY_VOID(write_file(daemon.config(), write_config(config)));
     record.daemons.push_back(std::move(daemon));
   }
   return record;
@@ -198,8 +197,22 @@ Result<std::vector<uint32_t>> parse_layer_split(const std::string& text) {
   return split;
 }
 
+Result<std::vector<ConfigOverride>> parse_settings(const std::vector<std::string>& texts) {
+  std::vector<ConfigOverride> settings;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos)
+      return Error{
+          ErrorCode::kInvalidArgument,
+          fmt::format("--set {}: expected KEY=VALUE, for example limits.waiting_max=64", text)};
+    settings.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return settings;
+}
+
 struct UpCommand {
   UpOptions options;
+  std::vector<std::string> settings;
   std::string layer_split, isolation = "process", log_level = "info", standby = "none";
   std::string journal = fmt::format("{}MiB", DeploymentConfig{}.journal_bytes >> 20);
   bool no_realtime = false;
@@ -217,6 +230,9 @@ int parse_and_up(UpCommand& command) {
   const Result<LogLevel> level = parse_log_level(command.log_level);
   if (!level.ok()) return report_usage(level.error().message);
   options.log_level = level.value();
+  Result<std::vector<ConfigOverride>> settings = parse_settings(command.settings);
+  if (!settings.ok()) return report_usage(settings.error().message);
+  options.settings = std::move(settings).value();
   options.deployment.standby = standby_policy(command.standby).value_or(StandbyPolicy::kNone);
   const Result<uint64_t> journal = parse_bytes(command.journal);
   if (!journal.ok()) return report_usage("--journal " + journal.error().message);
@@ -292,6 +308,11 @@ void add_up(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_flag("--allow-fault-injection", options.allow_fault_injection,
                     "Let clients break stages on purpose (tests and demonstrations)");
+  command
+      ->add_option("--set", state->settings,
+                   "Override one setting of every node's configuration, for example\n"
+                   "limits.waiting_max=64")
+      ->type_name("KEY=VALUE");
   command->footer(
       "The daemons go on when this command or the terminal ends; \"troupe down\" ends them.\n\n"
       "Examples:\n  troupe up smollm2-135m\n  troupe up --nodes 3 smollm2-135m\n"

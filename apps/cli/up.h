@@ -23,6 +23,7 @@ struct UpOptions {
   bool allow_fault_injection = false;
   bool realtime = true;  // the nodes' node.realtime
   LogLevel log_level = LogLevel::kInfo;
+  std::vector<ConfigOverride> settings;  // of every node's configuration, over what follows
   DeploymentConfig deployment;  // model, name, stages and nodes_expected are set from the above
 };
 

@@ -195,6 +195,17 @@ void read_limits(ConfigSection section, LimitsConfig& into) {
   section.refuse_unknown_keys();
 }
 
+void read_faults(ConfigSection section, FaultsConfig& into) {
+  section.flag("allow_injection", into.allow_injection);
+  section.flag("split_k", into.split_k);
+  section.number("poison_seed", into.poison_seed, 0, UINT32_MAX);
+  section.number("poison_stage", into.poison_stage, 0, kStagesMax - 1);
+  for (const char* key : {"split_k", "poison_seed", "poison_stage"})
+    if (section.has(key) && !into.allow_injection)
+      section.wrong(key, "breaks stages on purpose; needs faults.allow_injection");
+  section.refuse_unknown_keys();
+}
+
 struct ListedNode {
   std::string id, ip;
 };
@@ -288,9 +299,7 @@ NodeConfig read_config(const YAML::Node& document, ConfigMistakes& mistakes) {
     read_parallelism(section("model_parallelism"), config.deployment, stages_given);
   }
   read_log(section("log"), config.log);
-  ConfigSection faults = section("faults");
-  faults.flag("allow_injection", config.allow_fault_injection);
-  faults.refuse_unknown_keys();
+  read_faults(section("faults"), config.faults);
   read_limits(section("limits"), config.limits);
   root.refuse_unknown_keys();
   return config;

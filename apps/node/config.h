@@ -81,6 +81,14 @@ struct LimitsConfig {
   Duration drain_deadline = 3s;          // SIGTERM: how long running streams may take to end
 };
 
+// What tests break on purpose. Everything here needs allow_injection.
+struct FaultsConfig {
+  bool allow_injection = false;  // clients may break stages
+  bool split_k = false;          // kernels whose bits depend on their batch: the negative control
+  uint32_t poison_seed = 0;      // a request of this seed kills every life of one stage; 0: none
+  uint32_t poison_stage = 0;
+};
+
 struct NodeConfig {
   ClusterConfig cluster;
   NodeSettings node;
@@ -88,7 +96,7 @@ struct NodeConfig {
   TransportConfig transport;
   DeploymentConfig deployment;
   LogConfig log;
-  bool allow_fault_injection = false;  // faults.allow_injection
+  FaultsConfig faults;
   LimitsConfig limits;
 };
 

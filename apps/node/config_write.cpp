@@ -52,6 +52,16 @@ std::string deployment_section(const NodeConfig& config) {
   return text;
 }
 
+// What only tests need is written only if it is there.
+std::string faults_section(const FaultsConfig& faults) {
+  std::string text = fmt::format("faults:\n  allow_injection: {}\n", faults.allow_injection);
+  if (faults.split_k) text += "  split_k: true\n";
+  if (faults.poison_seed != 0)
+    text += fmt::format("  poison_seed: {}\n  poison_stage: {}\n", faults.poison_seed,
+                        faults.poison_stage);
+  return text;
+}
+
 }  // namespace
 
 std::string write_config(const NodeConfig& config) {
@@ -74,7 +84,7 @@ std::string write_config(const NodeConfig& config) {
   text += deployment_section(config);
   text += fmt::format("log:\n  level: {}\n", level_name(config.log.level));
   if (!config.log.file.empty()) text += fmt::format("  file: {}\n", quoted(config.log.file));
-  text += fmt::format("faults:\n  allow_injection: {}\n", config.allow_fault_injection);
+  text += faults_section(config.faults);
   const LimitsConfig& limits = config.limits;
   text += fmt::format(
       "limits:\n  waiting_max: {}\n  clients_max: {}\n  prompt_bytes_max: {}\n  drain_deadline: "

@@ -141,9 +141,10 @@ void NodeRuntime::Parts::start_node_actors() {
   supervision.self = self();
   supervision.peer = peer;
   supervision.health = health;
-  supervision.allow_faults = config().allow_fault_injection;
+  supervision.allow_faults = config().faults.allow_injection;
   supervision.new_incarnation = [] { return Incarnation{random_u64()}; };
   supervision.spawner = [this](const StageSpec& spec, Incarnation life) {
+    const FaultsConfig& faults = config().faults;
     return actors->spawn(
         stage_actor,
         StageOptions{.spec = spec,
@@ -154,7 +155,9 @@ void NodeRuntime::Parts::start_node_actors() {
                      .process = static_cast<uint64_t>(::getpid()),
                      .open_max = 300s,
                      .compute = threaded_compute(board),
-                     .programs = transformer_programs(options.stage ? options.stage->memory : -1)});
+                     .programs = transformer_programs(
+                         {options.stage ? options.stage->memory : -1, faults.split_k}),
+                     .poison_seed = spec.stage == faults.poison_stage ? faults.poison_seed : 0});
   };
   if (!is_stage() && options.listens && config().deployment.isolation == Isolation::kProcess) {
     launcher = std::make_shared<ProcessLauncher>(
@@ -283,7 +286,7 @@ Result<void> NodeRuntime::Parts::start_rpc() {
   rpc_options.listen = config().rpc.listen;
   rpc_options.node = self();
   rpc_options.version = kVersion;
-  rpc_options.fault_injection = config().allow_fault_injection;
+  rpc_options.fault_injection = config().faults.allow_injection;
   rpc_options.connections_max = config().limits.clients_max;
   TROUPE_TRY(rpc, RpcServer::start(rpc_options, *gateway_port));
   return {};

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/prng.h"
+#include "tests/integration/sweep.h"
 #include "tests/support/answer.h"
 #include "tests/support/cluster.h"
 #include "tests/support/skip.h"
@@ -160,15 +161,11 @@ std::vector<Target> targets_of(const Options& options) {
 nlohmann::json report(const Options& options, const std::vector<Run>& runs, size_t different) {
   std::vector<double> pauses;
   for (const Run& run : runs) pauses.push_back(run.pause_ms);
-  std::ranges::sort(pauses);
-  const auto at = [&](double share) {
-    return pauses[static_cast<size_t>(share * static_cast<double>(pauses.size() - 1))];
-  };
   nlohmann::json json{{"model", options.model.substr(options.model.rfind('/') + 1)},
                       {"tokens", options.tokens},
                       {"runs", runs.size()},
                       {"different", different},
-                      {"pause_ms", {{"p50", at(0.5)}, {"p90", at(0.9)}, {"max", pauses.back()}}}};
+                      {"pause_ms", quantiles(pauses)}};
   for (const Run& run : runs)
     json["each"].push_back({{"target", run.target.name()},
                             {"position", run.position},

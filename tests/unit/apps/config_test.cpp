@@ -79,7 +79,7 @@ void check_equal_full(const NodeConfig& c) {
   BOOST_TEST(c.deployment.journal_bytes == uint64_t{64} << 20);
   BOOST_TEST((c.log.level == LogLevel::kDebug));
   BOOST_TEST(c.log.file == "/var/log/troupe.log");
-  BOOST_TEST(c.allow_fault_injection);
+  BOOST_TEST(c.faults.allow_injection);
   BOOST_TEST(c.limits.waiting_max == 5U);
   BOOST_TEST(c.limits.clients_max == 6U);
   BOOST_TEST(c.limits.prompt_bytes_max == 700U);
@@ -99,6 +99,19 @@ BOOST_AUTO_TEST_CASE(reads_back_what_it_wrote) {
   const NodeConfig worker = read(write_config(read(kWorker)));
   BOOST_TEST((worker.node.role == NodeRole::kWorker));
   BOOST_TEST(worker.node.head == "127.0.0.1:7420");
+}
+
+BOOST_AUTO_TEST_CASE(what_breaks_stages_on_purpose_is_read_and_written_where_it_is_allowed) {
+  BOOST_TEST(!read(kFull).faults.split_k);
+  BOOST_TEST(read(kFull).faults.poison_seed == 0U);
+  const NodeConfig broken = read(
+      kFull,
+      {{"faults.split_k", "true"}, {"faults.poison_seed", "666"}, {"faults.poison_stage", "2"}});
+  for (const NodeConfig& config : {broken, read(write_config(broken))}) {
+    BOOST_TEST(config.faults.split_k);
+    BOOST_TEST(config.faults.poison_seed == 666U);
+    BOOST_TEST(config.faults.poison_stage == 2U);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(writes_texts_with_quotes_and_colons_safely) {
@@ -145,7 +158,7 @@ BOOST_AUTO_TEST_CASE(flags_override_the_file_and_create_sections) {
   BOOST_TEST(config.node.listen == "127.0.0.1:9000");
   BOOST_TEST(config.deployment.layer_split == (std::vector<uint32_t>{0, 5, 9}),
              boost::test_tools::per_element());
-  BOOST_TEST(!config.allow_fault_injection);
+  BOOST_TEST(!config.faults.allow_injection);
   BOOST_TEST((read(kWorker, {{"log.level", "error"}}).log.level == LogLevel::kError));
 }
 

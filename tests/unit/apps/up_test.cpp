@@ -81,6 +81,23 @@ BOOST_AUTO_TEST_CASE(reads_bytes_as_the_configuration_does) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(settings_reach_every_node_and_are_checked) {
+  options.nodes = 2;
+  options.settings = {{"limits.waiting_max", "5"}, {"deployment.rows_max", "99"}};
+  const Result<ClusterRecord> record = write_cluster(options, "/models/a.gguf");
+  BOOST_REQUIRE_MESSAGE(record.ok(), (record.ok() ? "" : record.error().message));
+  for (const DaemonRecord& daemon : record.value().daemons) {
+    const NodeConfig config = load_config(daemon.config()).value();
+    BOOST_TEST(config.limits.waiting_max == 5U);
+    BOOST_TEST(config.deployment.rows_max == 99U);
+  }
+  options.settings = {{"limits.waiting_max", "many"}};
+  const auto refused = write_cluster(options, "/models/a.gguf");
+  BOOST_REQUIRE(!refused.ok());
+  BOOST_TEST(refused.error().message.find("limits.waiting_max") != std::string::npos,
+             refused.error().message);
+}
+
 BOOST_AUTO_TEST_CASE(refuses_a_split_that_does_not_fit) {
   options.nodes = 2;
   options.deployment.layer_split = {0, 20, 10};

@@ -42,6 +42,8 @@ BOOST_AUTO_TEST_CASE(they_come_one_at_a_time_when_it_serves_and_share_one_view) 
   BOOST_TEST(scene.last_event() ==
              "view 2 serves: c stands by for stage 0, c stands by for stage 1");
   BOOST_TEST(scene.replica.follows(0));
+  BOOST_TEST(text(scene.replica.on_stage_heard(0, "c")) == "");
+  BOOST_TEST(text(scene.replica.on_stage_heard(0, "b")) == "stop 0 on b");
 }
 
 BOOST_AUTO_TEST_CASE(a_lost_seat_falls_to_its_standby_without_loading) {

@@ -325,6 +325,29 @@ BOOST_AUTO_TEST_CASE(strangers_stages_are_stopped_and_odd_numbers_ignored) {
   BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
 }
 
+BOOST_AUTO_TEST_CASE(what_an_earlier_head_left_is_stopped_when_it_serves) {
+  Scene scene;
+  const auto heard = [&](uint32_t stage, const char* node) {
+    return text(scene.replica.on_stage_heard(stage, node));
+  };
+  for (const char* node : {"a", "b", "c"}) scene.join(node);
+  BOOST_TEST(heard(1, "c") == "");  // it might still be wanted
+  scene.ready(0, "a", 10);
+  scene.ready(1, "b", 11);
+  scene.ready(2, "c", 12);
+  scene.committed(1);
+  BOOST_TEST(heard(1, "c") == "");
+  scene.installed(1);
+  BOOST_TEST(heard(1, "b") == "");
+  BOOST_TEST(heard(1, "c") == "stop 1 on c");
+  BOOST_TEST(heard(7, "c") == "stop 7 on c");
+  BOOST_TEST(heard(1, "gone") == "");
+  // A successor that loads, and the seat that it will take.
+  BOOST_TEST(scene.move(1, "c") == "assign 1 to c.1");
+  BOOST_TEST(heard(1, "c") == "");
+  BOOST_TEST(heard(1, "b") == "");
+}
+
 BOOST_AUTO_TEST_CASE(history_is_bounded) {
   Scene scene(1);
   scene.join("a");
