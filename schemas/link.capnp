@@ -30,6 +30,9 @@ struct Beat {
   # Grows by one with each beat of this incarnation; a beat that is not newer is dropped.
   progress @1 :List(Progress);
   # Of the compute threads of this process; at most 256.
+  heard @2 :UInt64;
+  # The newest beat that was heard on this link from the other side; 0: none yet. A side that beats but does not hear is
+  # as good as silent.
 }
 
 struct Progress {

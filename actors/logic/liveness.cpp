@@ -50,7 +50,7 @@ PeerLiveness::PeerLiveness(LivenessOptions options, Instant start)
 void PeerLiveness::heard(Instant now, uint64_t beat) {
   if (beat_ && beat <= *beat_) return;
   beat_ = beat;
-  detector_.heard(now);
+  if (now > detector_.last_heard()) detector_.heard(now);
 }
 
 void PeerLiveness::progressed(uint32_t stage, uint64_t started, uint64_t finished, Instant now,

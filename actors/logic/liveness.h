@@ -63,7 +63,8 @@ class PeerLiveness {
   PeerLiveness(LivenessOptions options, Instant start);
 
   // A beat arrived. Its number grows by one with each beat of this incarnation; one that is not
-  // newer is dropped.
+  // newer is dropped. `now` is when the peer was last known to hear us, too: a peer that beats but
+  // hears nothing cannot be told anything, and counts as silent.
   void heard(Instant now, uint64_t beat);
   // What the beat says about a stage's compute thread: micro-batches started and finished since its
   // life began.

@@ -145,8 +145,20 @@ Result<void> BeatThread::read_stream(LinkId link, Stream& stream) {
       if (static_cast<size_t>(got) < space.size()) break;
     }
   }
-  if (newest && !silent_) options_.on_beat(link, *newest, steady_now());
+  if (newest && !silent_) options_.on_beat(link, *newest, heard_at(*newest));
   return outcome;
+}
+
+// A peer that beats but does not hear us cannot be told anything: its beats count as if they had
+// come when it still heard. Counted in beats, not by the clock: while this process stands still it
+// sends none that could go unheard.
+Instant BeatThread::heard_at(const Beat& beat) const {
+  constexpr uint64_t kUnderWay = 3;  // ours, and its answer, each up to an interval
+  const Instant now = steady_now();
+  if (beat.heard == 0 || beat.heard + kUnderWay >= number_) return now;
+  const auto unheard =
+      static_cast<int64_t>(std::min<uint64_t>(number_ - beat.heard - kUnderWay, 1U << 20));
+  return now - unheard * options_.interval;
 }
 
 Result<void> BeatThread::take_packets(Stream& stream, std::optional<Beat>& newest) {
@@ -168,18 +180,16 @@ void BeatThread::beat() {
   Beat beat{.number = ++number_, .progress = {}};
   if (options_.progress) beat.progress = options_.progress();
   const std::lock_guard lock(mutex_);
-  if (streams_.empty()) return;
-  const Result<SharedBuffer> payload = encode_beat(beat);
-  if (!payload
-           .ok()) {  // cannot happen with a bounded list; a missed beat is what it would look like
-    log_error("beats", "cannot encode a beat: {}", payload.error().message);
-    return;
-  }
-  const std::vector<std::byte> packet =
-      whole_packet({.kind = PacketKind::kBeat}, payload.value().view());
   std::vector<std::pair<LinkId, Error>> ended;
   for (auto& [link, stream] : streams_) {
-    const Result<void> written = write_stream(stream, packet);
+    beat.heard = stream.last_number;
+    const Result<SharedBuffer> payload = encode_beat(beat);
+    if (!payload.ok()) {  // cannot happen with a bounded list; it would look like a missed beat
+      log_error("beats", "cannot encode a beat: {}", payload.error().message);
+      return;
+    }
+    const Result<void> written =
+        write_stream(stream, whole_packet({.kind = PacketKind::kBeat}, payload.value().view()));
     if (!written.ok()) ended.emplace_back(link, written.error());
   }
   for (auto& [link, why] : ended) end(link, std::move(why));

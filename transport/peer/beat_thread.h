@@ -1,8 +1,7 @@
 // The beat thread: writes a beat to every link each interval and reads the beats of the peers, on
 // streams that carry nothing else, with poll() and non-blocking calls. It shares no queue with
-// anything: a busy Asio thread, a long message or a stuck actor does not delay a beat. One beat is
-// encoded per interval, for all links; a peer that does not read its stream misses beats, it never
-// blocks others.
+// anything: a busy Asio thread, a long message or a stuck actor does not delay a beat. A peer
+// that does not read its stream misses beats, it never blocks others.
 #pragma once
 
 #include <atomic>
@@ -25,7 +24,8 @@ namespace troupe {
 struct BeatThreadOptions {
   Duration interval{};
   std::function<std::vector<Progress>()> progress;  // may be empty
-  // Both on the beat thread, with its lock held: must not call add() or remove().
+  // Both on the beat thread, with its lock held: must not call add() or remove(). The instant is
+  // when the beat arrived, earlier by as many intervals as beats of ours went unheard there.
   std::function<void(LinkId, const Beat&, Instant)> on_beat;
   std::function<void(LinkId, Error)> on_end;  // once; the stream is closed and forgotten
 };
@@ -60,6 +60,7 @@ class BeatThread {
   void hear(const std::vector<pollfd>& polled, const std::vector<LinkId>& links);
   Result<void> read_stream(LinkId link, Stream& stream);
   Result<void> take_packets(Stream& stream, std::optional<Beat>& newest);
+  Instant heard_at(const Beat& beat) const;
   void beat();
   Result<void> write_stream(Stream& stream, ByteSpan packet);
   void end(LinkId link, Error why);

@@ -104,6 +104,7 @@ Result<SharedBuffer> encode_beat(const Beat& beat) {
   return write_schema<schema::Beat>(
       payload_max(PacketKind::kBeat), [&beat](schema::Beat::Builder to) {
         to.setNumber(beat.number);
+        to.setHeard(beat.heard);
         const size_t count = std::min(beat.progress.size(), kBeatProgressMax);
         auto progress = to.initProgress(static_cast<uint32_t>(count));
         for (uint32_t i = 0; i < count; ++i) {
@@ -120,7 +121,7 @@ Result<Beat> decode_beat(ByteSpan bytes) {
     if (progress.size() > kBeatProgressMax)
       return garbage(fmt::format("beat with {} progress entries, limit {}", progress.size(),
                                  kBeatProgressMax));
-    Beat beat{.number = from.getNumber(), .progress = {}};
+    Beat beat{.number = from.getNumber(), .progress = {}, .heard = from.getHeard()};
     for (const auto entry : progress)
       beat.progress.push_back({.stage = entry.getStage(),
                                .started = entry.getStarted(),

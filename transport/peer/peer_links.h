@@ -51,6 +51,7 @@ struct Beat {
   uint64_t number =
       0;  // grows by one with each beat of this incarnation; a beat that is not newer is dropped
   std::vector<Progress> progress;
+  uint64_t heard = 0;  // the newest beat of ours that it had heard when it sent this; 0: none yet
 };
 
 inline constexpr size_t kBeatProgressMax = 256;  // entries; more are not sent

@@ -110,6 +110,30 @@ BOOST_AUTO_TEST_CASE(a_stale_beat_is_dropped) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_peer_that_beats_but_does_not_hear_counts_from_when_it_did) {
+  Node head(listening(options_of("head", 11)));
+  RawLink raw = raw_link(head, raw_hello("raw", 5));
+  head.events->await_up();
+  // It answers each beat of the head: at first it hears them, later it does not any more.
+  constexpr uint64_t kHearing = 5, kBeats = 40;
+  const Instant start = steady_now();
+  uint64_t newest = 0;
+  for (uint64_t number = 1; number <= kBeats; ++number) {
+    const auto beat = decode_beat(raw.beats.hear(PacketKind::kBeat).payload);
+    BOOST_REQUIRE(beat.ok());
+    if (number <= kHearing) newest = beat.value().number;
+    const auto bytes = encode_beat({.number = number, .progress = {}, .heard = newest});
+    BOOST_REQUIRE(raw.beats.send(PacketKind::kBeat, bytes.value().view()));
+  }
+  head.events->await("the last beat", [&](const Recorder::Told& told) {
+    return !told.beats.empty() && told.beats.back().second.number == kBeats;
+  });
+  const Recorder::Told all = head.events->told();
+  BOOST_TEST((all.heard.front() >= start));
+  // 35 beats of 5 ms went unheard; the last one counts from soon after the fifth.
+  BOOST_TEST((all.heard.back() < steady_now() - 20 * 5ms));
+}
+
 BOOST_AUTO_TEST_CASE(a_peer_that_comes_back_is_a_new_link) {
   auto head = std::make_unique<Node>(listening(options_of("head", 11)));
   const std::string address = head->address();

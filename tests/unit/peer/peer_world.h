@@ -49,6 +49,7 @@ class Recorder : public PeerEvents {
     std::vector<Up> ups;
     std::vector<std::pair<LinkId, ControlMessage>> messages;
     std::vector<std::pair<LinkId, Beat>> beats;
+    std::vector<Instant> heard;  // [beat]: from when it counts
     std::vector<Down> downs;
     std::vector<Refusal> refusals;
   };
@@ -61,8 +62,11 @@ class Recorder : public PeerEvents {
     note([&] { told_.messages.emplace_back(link, std::move(message)); });
     if (during_message) during_message();
   }
-  void on_beat(LinkId link, const Beat& beat, Instant) override {
-    note([&] { told_.beats.emplace_back(link, beat); });
+  void on_beat(LinkId link, const Beat& beat, Instant heard) override {
+    note([&] {
+      told_.beats.emplace_back(link, beat);
+      told_.heard.push_back(heard);
+    });
   }
   void on_down(LinkId link, const Error& why) override {
     note([&] { told_.downs.push_back({link, why}); });
