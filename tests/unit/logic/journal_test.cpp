@@ -76,6 +76,9 @@ BOOST_AUTO_TEST_CASE(a_hole_starts_it_anew) {
   journal.append(kA, 0, rows(kA, 0, 4));
   BOOST_TEST((journal.range(kA) == Journal::Range{0, 4}));
   BOOST_TEST(holds(journal, kA, 0, 4));
+  // Nothing of what was behind is pretended to be kept, at neither end.
+  BOOST_TEST((journal.range(kA) != Journal::Range{0, 14}));
+  BOOST_TEST((journal.range(kA) != Journal::Range{12, 4}));
 }
 
 BOOST_AUTO_TEST_CASE(the_longest_gives_way_from_its_front_for_want_of_memory) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 
 namespace troupe {
 namespace {
@@ -126,6 +127,34 @@ BOOST_AUTO_TEST_CASE(a_stuck_worker_is_a_hang_though_the_heart_beats) {
       (peer.judge(now, 100ms).liveness == Liveness::kAlive));  // the judge may be the sick one
   peer.forget_stage(1);
   BOOST_TEST((peer.judge(now, 0ms).liveness == Liveness::kAlive));
+}
+
+BOOST_AUTO_TEST_CASE(a_worker_that_finishes_something_gets_its_time_anew) {
+  PeerLiveness peer({}, kStart);
+  uint64_t beat = 0;
+  peer.progressed(1, 7, 5, kStart);
+  peer.heard(kStart + 4s, ++beat);
+  peer.progressed(1, 7, 6, kStart + 4s);  // it has started nothing further
+  peer.heard(kStart + 8s, ++beat);
+  BOOST_TEST((peer.judge(kStart + 8s, 0ms).liveness == Liveness::kAlive));
+  peer.heard(kStart + 9s + 1ms, ++beat);
+  BOOST_TEST((peer.judge(kStart + 9s + 1ms, 0ms).liveness == Liveness::kDead));
+}
+
+BOOST_AUTO_TEST_CASE(silence_that_its_past_explains_is_not_suspicious) {
+  // Beats that come every 40 ms or every 500 ms, by turns: half a second means nothing.
+  PeerLiveness peer({}, kStart);
+  Instant now = kStart;
+  for (uint64_t beat = 1; beat <= 40; ++beat) peer.heard(now += beat % 2 == 0 ? 500ms : 40ms, beat);
+  BOOST_TEST((peer.judge(now + 500ms, 0ms).liveness == Liveness::kAlive));
+  BOOST_TEST((peer.judge(now + 651ms, 0ms).liveness == Liveness::kDead));
+}
+
+BOOST_AUTO_TEST_CASE(every_judgement_has_a_name) {
+  BOOST_TEST(to_string(Liveness::kAlive) == std::string("alive"));
+  BOOST_TEST(to_string(Liveness::kSuspect) == std::string("suspect"));
+  BOOST_TEST(to_string(Liveness::kDead) == std::string("dead"));
+  BOOST_TEST(to_string(static_cast<Liveness>(3)) == std::string("unknown"));
 }
 
 BOOST_AUTO_TEST_CASE(long_steps_are_given_four_times_their_time) {

@@ -62,6 +62,13 @@ BOOST_AUTO_TEST_CASE(a_journal_that_is_too_short_gives_way_to_the_one_before_it)
   BOOST_TEST(gap(10, {{10}, {10}, {0}}).value() == (Gap{0, 10, 0, 2}));
 }
 
+BOOST_AUTO_TEST_CASE(gaps_are_equal_only_in_all_of_their_parts) {
+  const Gap gap{2, 10, 1, 2};
+  BOOST_TEST(gap == (Gap{2, 10, 1, 2}));
+  for (const Gap& other : {Gap{3, 10, 1, 2}, Gap{2, 9, 1, 2}, Gap{2, 10, 0, 2}, Gap{2, 10, 1, 3}})
+    BOOST_TEST(gap != other);
+}
+
 // A pipeline of stages that hold tokens, for the batcher's side.
 class Pipeline {
  public:

@@ -2,6 +2,9 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <set>
+#include <string>
+
 namespace troupe {
 namespace {
 
@@ -54,6 +57,16 @@ BOOST_AUTO_TEST_CASE(a_repeated_install_does_not_open_the_door_to_repeats) {
   fence.install(ViewNumber{3}, std::vector{kUpstream});
   BOOST_TEST((fence.check(ViewNumber{3}, kUpstream, kSelf, 1) == FenceVerdict::kAccept));
   BOOST_TEST((fence.check(ViewNumber{3}, kBatcher, kSelf, 1) == FenceVerdict::kStranger));
+}
+
+BOOST_AUTO_TEST_CASE(every_verdict_has_a_name_of_its_own) {
+  std::set<std::string> names;
+  for (size_t verdict = 0; verdict < kFenceVerdicts; ++verdict)
+    names.insert(to_string(static_cast<FenceVerdict>(verdict)));
+  BOOST_TEST(names.size() == kFenceVerdicts);
+  BOOST_TEST(!names.contains("unknown"));
+  BOOST_TEST(to_string(FenceVerdict::kOldView) == std::string("old view"));
+  BOOST_TEST(to_string(static_cast<FenceVerdict>(kFenceVerdicts)) == std::string("unknown"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
