@@ -174,7 +174,8 @@ class Batching {
     bool ended = false;      // cancelled while in flight: only its blocks are still here
 
     uint32_t unfed() const { return log.size() - fed; }
-    bool decodes() const { return unfed() == 1 && !gap; }
+    // A prompt of one token is prefill work like any other.
+    bool decodes() const { return unfed() == 1 && fed > 0 && !gap; }
     bool is_suspect() const { return refusals >= 2 || losses >= 2; }
     bool may_run() const { return !in_flight && !gap && !is_suspect(); }
   };

@@ -38,7 +38,9 @@ std::optional<PlannedBatch> Batching::next(Instant now) {
   }
   if (draft.members.empty() && (released_.empty() || !in_flight_.empty())) return std::nullopt;
 
-  const size_t released = std::min<size_t>(released_.size(), kReleasedMax);
+  // Only with what every stage hears of: a replay passes by some.
+  const bool passes_all = draft.batch.entry == 0 && draft.batch.exit == kToTheEnd;
+  const size_t released = passes_all ? std::min<size_t>(released_.size(), kReleasedMax) : 0;
   const auto released_end = released_.begin() + static_cast<ptrdiff_t>(released);
   draft.batch.released.assign(released_.begin(), released_end);
   released_.erase(released_.begin(), released_end);

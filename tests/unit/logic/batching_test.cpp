@@ -93,6 +93,13 @@ BOOST_AUTO_TEST_CASE(feeds_the_prompt_in_chunks_and_then_one_token_at_a_time) {
   BOOST_TEST(figures.kv_blocks_used == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_prompt_of_one_token_runs_at_once) {
+  Batching batching(limits(3, 4));
+  batching.start_view();
+  BOOST_TEST(batching.add(request("a", 1, 3)).ok());
+  BOOST_TEST(shape(batching.next(kNow)) == "1");
+}
+
 BOOST_AUTO_TEST_CASE(ends_with_the_context_or_a_stop_token) {
   BatchingLimits small = limits();
   small.context_max = 20;
