@@ -25,7 +25,11 @@ BatcherActor::behavior_type batcher_actor(BatcherActor::stateful_pointer<Batcher
                                caf::anon_send(listener, BatchEvents{std::move(events)});
                              },
                          // The system's clock, which outlives its actors.
-                         .now = [&clock = self->clock()] { return clock.now(); }});
+                         .now = [&clock = self->clock()] { return clock.now(); },
+                         .accuse =
+                             [me = BatcherActor{self}](std::vector<WrongResult> wrong) {
+                               caf::anon_send(me, ResultsWrong{std::move(wrong)});
+                             }});
   state.router->bind(state.incarnation, state.port);
   self->delayed_send(self, tick, Tick{});
   self->set_exception_handler(keep_text);
@@ -40,6 +44,10 @@ BatcherActor::behavior_type batcher_actor(BatcherActor::stateful_pointer<Batcher
       [&state, self, tick](const Tick&) {
         state.port->tick();
         self->delayed_send(self, tick, Tick{});
+      },
+      [&state](const WatchResults& order) { state.watcher = order.watcher; },
+      [&state, self](const ResultsWrong& results) {
+        if (state.watcher) self->send(state.watcher, results);
       },
       [&state](const GetBatchingFigures&) { return state.port->figures(); },
   };

@@ -22,6 +22,7 @@ struct BatcherState {
   std::shared_ptr<FrameRouter> router;
   Incarnation incarnation;
   std::shared_ptr<BatcherPort> port;
+  ResultsWatcher watcher;  // the scheduler
   ~BatcherState();
 };
 

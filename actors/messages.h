@@ -170,7 +170,9 @@ struct ProgramLoaded {  // from the compute thread
   StageMemory memory;
   std::optional<Error> error;
 };
-struct FaultStruck {};  // an armed fault asks the stage actor to throw
+struct StageFailed {  // on its data path: it cannot go on
+  std::string why;
+};
 struct SetView {
   View view;
 };
@@ -189,8 +191,8 @@ struct ArmFault {
 struct GetStageFigures {};
 using StageActor =
     caf::typed_actor<caf::replies_to<StageStart>::with<StageStarted>, caf::reacts_to<ProgramLoaded>,
-                     caf::reacts_to<FaultStruck>, caf::replies_to<SetView>::with<ViewSet>,
-                     caf::reacts_to<ViewTaken>, caf::reacts_to<ArmFault>,
+                     caf::reacts_to<StageFailed>, caf::replies_to<SetView>::with<ViewSet>,
+                     caf::reacts_to<ViewTaken>, caf::reacts_to<ArmFault>, caf::reacts_to<Tick>,
                      caf::replies_to<GetStageFigures>::with<StageFigures>>;
 
 // ------------------------------------------------------------
@@ -296,9 +298,18 @@ struct StopView {
   std::optional<uint32_t> crashed;  // the stage that ended by itself
 };
 struct GetBatchingFigures {};
+// Lives whose results turned out wrong, or are in doubt.
+struct ResultsWrong {
+  std::vector<WrongResult> wrong;
+};
+using ResultsWatcher = caf::typed_actor<caf::reacts_to<ResultsWrong>>;
+struct WatchResults {
+  ResultsWatcher watcher;
+};
 using BatcherActor =
     caf::typed_actor<caf::replies_to<Submit>::with<SubmitOutcome>, caf::reacts_to<CancelRequest>,
                      caf::reacts_to<StartView>, caf::reacts_to<StopView>, caf::reacts_to<Tick>,
+                     caf::reacts_to<WatchResults>, caf::reacts_to<ResultsWrong>,
                      caf::replies_to<GetBatchingFigures>::with<BatchingFigures>>;
 
 // ------------------------------------------------------------
@@ -321,7 +332,8 @@ struct OperatorOutcome {
 using SchedulerActor =
     caf::typed_actor<caf::reacts_to<PeerJoined>, caf::reacts_to<PeerLeft>,
                      caf::replies_to<PeerSaid>::with<PeerAnswer>, caf::reacts_to<PeerVerdict>,
-                     caf::reacts_to<Tick>, caf::replies_to<GetClusterStatus>::with<ClusterStatus>,
+                     caf::reacts_to<Tick>, caf::reacts_to<ResultsWrong>,
+                     caf::replies_to<GetClusterStatus>::with<ClusterStatus>,
                      caf::replies_to<FaultOrder>::with<FaultOutcome>,
                      caf::replies_to<OperatorOrder>::with<OperatorOutcome>>;
 
@@ -367,6 +379,8 @@ using ServingListener = caf::typed_actor<caf::reacts_to<ServingState>>;
 
 #define TROUPE_LOCAL_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::type)
 TROUPE_LOCAL_MESSAGE(Tick)
+TROUPE_LOCAL_MESSAGE(ResultsWrong)
+TROUPE_LOCAL_MESSAGE(WatchResults)
 TROUPE_LOCAL_MESSAGE(Shutdown)
 TROUPE_LOCAL_MESSAGE(PeerSaid)
 TROUPE_LOCAL_MESSAGE(PeerJoined)
@@ -389,7 +403,7 @@ TROUPE_LOCAL_MESSAGE(OpenedModel)
 TROUPE_LOCAL_MESSAGE(StageStart)
 TROUPE_LOCAL_MESSAGE(StageStarted)
 TROUPE_LOCAL_MESSAGE(ProgramLoaded)
-TROUPE_LOCAL_MESSAGE(FaultStruck)
+TROUPE_LOCAL_MESSAGE(StageFailed)
 TROUPE_LOCAL_MESSAGE(ViewTaken)
 TROUPE_LOCAL_MESSAGE(SetView)
 TROUPE_LOCAL_MESSAGE(ViewSet)

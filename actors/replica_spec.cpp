@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "actors/model_registry.h"
 #include "kernels/ops.h"
 #include "models/weights.h"
@@ -53,6 +55,10 @@ Result<ReplicaSpec> replica_spec(const DeploymentOptions& deployment, const Load
   spec.layer_bytes = layer.bytes + kv_bytes;
   spec.embedding_bytes = embedding.bytes;
   spec.head_bytes = head.bytes;
+  // It never keeps more rows than there are positions in the KV cache.
+  spec.journal_bytes =
+      std::min(deployment.journal_bytes,
+               uint64_t{deployment.kv_blocks} * kKvBlockTokens * config.hidden * sizeof(float));
   spec.layer_cost =
       layer.elements + uint64_t{2} * config.query_columns() * kTypicalContext * kAttentionSlowness;
   spec.embedding_cost = 0;  // one row is read

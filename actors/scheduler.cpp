@@ -147,6 +147,13 @@ void SchedulerState::said(const PeerSaid& words) {
   }
 }
 
+void SchedulerState::accused(const WrongResult& wrong) {
+  log_error("scheduler", "stage {}, life {}: {}", wrong.stage, to_string(wrong.life), wrong.why);
+  ++results_wrong;
+  if (replica)
+    carry_out(replica->on_wrong(wrong.stage, wrong.life, wrong.why, self->clock().now()));
+}
+
 void SchedulerState::stage_ready(const NodeId& from, const StageReady& ready) {
   const auto found = nodes.find(from);
   if (found == nodes.end() || !replica || ready.deployment != options.deployment.name) return;
@@ -206,8 +213,9 @@ void SchedulerState::carry_out(const AssignAction& action) {
   note(fmt::format("{}stage {} (layers {} to {}) goes to {}", action.standby ? "a standby of " : "",
                    action.stage, action.layers.first, action.layers.last - 1, action.node));
   const auto failed = [this, action](const Error& why) {
-    note(fmt::format("stage {} could not start on {}: {}", action.stage, action.node, why.message));
-    carry_out(replica->on_assign_failed(action.stage, action.node, why, self->clock().now()));
+    log_warning("scheduler", "stage {} did not start on {}: {}", action.stage, action.node,
+                why.message);
+    carry_out(replica->on_assign_failed(action.attempt, why, self->clock().now()));
   };
   self->request(options.peer, caf::timespan{options.load_max + kAnswerMax},
                 CallPeer{action.node, AssignStage{spec_of(action.stage, action.layers)},
@@ -325,6 +333,7 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
   state.self = self;
   state.options = std::move(options);
   state.start();
+  self->send(state.options.batcher, WatchResults{SchedulerActor{self}});
   self->delayed_send(self, state.options.tick, Tick{});
   self->set_exception_handler(keep_text);
   return {
@@ -340,6 +349,9 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
       [&state](const Tick&) {
         if (state.replica) state.carry_out(state.replica->on_tick(state.self->clock().now()));
         state.self->delayed_send(state.self, state.options.tick, Tick{});
+      },
+      [&state](const ResultsWrong& results) {
+        for (const WrongResult& wrong : results.wrong) state.accused(wrong);
       },
       [&state](const GetClusterStatus&) -> caf::result<ClusterStatus> {
         auto promise = state.self->make_response_promise<ClusterStatus>();

@@ -75,6 +75,7 @@ struct SchedulerState {
   std::optional<Error> failure;  // the deployment cannot start: why
   std::unique_ptr<Replica> replica;
   std::map<uint32_t, StageRecord> figures;
+  uint64_t results_wrong = 0;          // lives that were accused of it
   uint64_t replica_noted = 0;          // number of its newest event that was looked at
   ViewNumber held_in;                  // the newest view that stages said they installed …
   std::map<uint32_t, StageHeld> held;  // … and what each holds
@@ -90,6 +91,7 @@ struct SchedulerState {
   void node_lost(const NodeId& node, Incarnation incarnation, const std::string& why, bool evict);
   void verdict(const PeerVerdict& verdict);
   void said(const PeerSaid& words);
+  void accused(const WrongResult& wrong);
   void stage_ready(const NodeId& from, const StageReady& ready);
   void record(const StageFigures& now_figures);
   void nodes_changed(const std::string& why);
@@ -115,6 +117,7 @@ struct SchedulerState {
   ClusterStatus status_of_cluster() const;
   DeploymentStatus status_of_deployment() const;
   StageStatus status_of_stage(uint32_t stage, const Seat& seat) const;
+  void fill_standby(StageStatus& status) const;
   StageSpec spec_of(uint32_t stage, LayerRange layers) const;
 };
 

@@ -2,6 +2,7 @@
 // they mean; whether it can be done is decided by logic/recovery.
 #include <fmt/format.h>
 
+#include "actors/dataplane/fault_points.h"
 #include "actors/deadlines.h"
 #include "actors/scheduler.h"
 
@@ -68,14 +69,20 @@ Result<void> SchedulerState::order(const MoveCall& call) {
 
 void SchedulerState::inject(const FaultCall& fault,
                             const std::function<void(std::optional<Error>)>& done) {
-  if (!replica || fault.stage >= replica->view().seats.size())
-    return done(Error{ErrorCode::kNotFound, fmt::format("no stage {}", fault.stage)});
+  const std::string text = fault.text.empty() ? to_string(fault.kind) : fault.text;
+  // The node checks it, too; but a mistake is told here even while no stage runs.
+  if (const auto parsed = parse_fault(text); !parsed.ok()) return done(parsed.error());
+  if (const auto known = check_deployment(fault.model); !known.ok()) return done(known.error());
+  const size_t stages = replica->view().seats.size();
+  if (fault.stage >= stages)
+    return done(Error{ErrorCode::kNotFound,
+                      stages == 0 ? "no stage is placed yet"
+                                  : fmt::format("no stage {}: {} has stages 0 to {}", fault.stage,
+                                                options.deployment.name, stages - 1)});
   const NodeId node = replica->view().seats[fault.stage].node;
-  self->request(options.peer, caf::timespan{kAnswerMax},
-                CallPeer{node,
-                         InjectFault{options.deployment.name, fault.stage,
-                                     fault.text.empty() ? to_string(fault.kind) : fault.text},
-                         Duration{5s}})
+  self->request(
+          options.peer, caf::timespan{kAnswerMax},
+          CallPeer{node, InjectFault{options.deployment.name, fault.stage, text}, Duration{5s}})
       .then(
           [done](const PeerAnswer& answer) {
             const auto* error = std::get_if<ControlError>(&answer.body);

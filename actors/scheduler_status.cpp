@@ -1,10 +1,18 @@
 // What the scheduler tells about the cluster: the second half of its shell, kept apart because it
 // decides nothing.
+#include <algorithm>
+
 #include "actors/model_registry.h"
 #include "actors/scheduler.h"
 #include "base/version.h"
 
 namespace troupe {
+namespace {
+
+// A standby that lacks more rows than this is "filling".
+constexpr uint64_t kStandbyFillingRows = 512;
+
+}  // namespace
 namespace {
 
 double milliseconds(uint64_t nanoseconds) {
@@ -72,6 +80,28 @@ void SchedulerState::record(const StageFigures& now_figures) {
   kept.at = now;
 }
 
+// What the stage itself says of its standby counts only if it means this one.
+void SchedulerState::fill_standby(StageStatus& status) const {
+  if (options.deployment.standby == StandbyPolicy::kNone) return;
+  status.standby_trouble = replica->standby_trouble(status.index);
+  if (!replica->follows(status.index)) {
+    if (replica->standby_comes(status.index)) status.standby_state = StandbyState::kLoading;
+    return;
+  }
+  status.standby_state = StandbyState::kFilling;
+  const auto found = figures.find(status.index);
+  for (const Standby& standby : replica->ready_standbys()) {
+    if (standby.stage != status.index) continue;
+    status.standby = standby.seat.node;
+    if (found == figures.end()) continue;
+    const StageFigures& last = found->second.last;
+    if (last.incarnation.value != status.incarnation || last.standby != standby.seat.incarnation)
+      continue;
+    status.standby_behind = last.standby_behind;
+    if (last.standby_behind <= kStandbyFillingRows) status.standby_state = StandbyState::kReady;
+  }
+}
+
 StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) const {
   StageStatus status;
   status.index = stage;
@@ -82,8 +112,7 @@ StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) co
   status.incarnation = seat.incarnation.value;
   status.moving_to = replica->moving_to(stage);
   status.move_trouble = replica->move_trouble(stage);
-  for (const Standby& standby : replica->ready_standbys())
-    if (standby.stage == stage && replica->follows(stage)) status.standby = standby.seat.node;
+  fill_standby(status);
   const auto found = figures.find(stage);
   if (found == figures.end() || found->second.last.incarnation != seat.incarnation) return status;
   const StageFigures& last = found->second.last;
@@ -99,7 +128,6 @@ StageStatus SchedulerState::status_of_stage(uint32_t stage, const Seat& seat) co
   status.kv_bytes = last.kv_bytes;
   status.resident_bytes = last.resident_bytes;
   status.fenced_frames = last.fenced_frames;
-  status.standby_behind = last.standby_behind;
   return status;
 }
 
@@ -123,6 +151,10 @@ DeploymentStatus SchedulerState::status_of_deployment() const {
   }
   status.batcher.node = options.self;
   status.standby_policy = options.deployment.standby;
+  if (status.standby_policy != StandbyPolicy::kNone)
+    status.unprotected = static_cast<uint32_t>(
+        std::count_if(status.stages.begin(), status.stages.end(),
+                      [](const StageStatus& stage) { return stage.standby.empty(); }));
   return status;
 }
 

@@ -15,6 +15,8 @@
 namespace troupe {
 namespace {
 
+constexpr Duration kStageTick = 250ms;
+
 // Resident memory of this process in bytes; 0 if the kernel does not say.
 uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
@@ -53,15 +55,15 @@ StageState::~StageState() {
 
 void StageState::build() {
   const StageActor me = self;
-  port = std::make_shared<StagePort>(
-      StagePortOptions{.deployment = options.spec.deployment,
-                       .stage = options.spec.stage,
-                       .stages = options.spec.stages,
-                       .incarnation = options.incarnation,
-                       .batcher = options.spec.batcher,
-                       .router = options.router,
-                       .journal_bytes_max = options.spec.journal_bytes,
-                       .struck = [me] { caf::anon_send(me, FaultStruck{}); }});
+  port = std::make_shared<StagePort>(StagePortOptions{
+      .deployment = options.spec.deployment,
+      .stage = options.spec.stage,
+      .stages = options.spec.stages,
+      .incarnation = options.incarnation,
+      .batcher = options.spec.batcher,
+      .router = options.router,
+      .journal_bytes_max = options.spec.journal_bytes,
+      .fail = [me](const std::string& why) { caf::anon_send(me, StageFailed{why}); }});
   auto compute = options.compute(options.spec.stage, port->events([me](Result<StageMemory> taken) {
     caf::anon_send(me, taken.ok() ? ProgramLoaded{taken.value(), std::nullopt}
                                   : ProgramLoaded{{}, taken.error()});
@@ -161,6 +163,7 @@ StageActor::behavior_type stage_actor(StageActor::stateful_pointer<StageState> s
   state.born = self->clock().now();
   self->set_exception_handler(keep_text);
   state.build();
+  self->delayed_send(self, kStageTick, Tick{});
   return {
       [&state](const StageStart&) -> caf::result<StageStarted> {
         auto promise = state.self->make_response_promise<StageStarted>();
@@ -168,14 +171,18 @@ StageActor::behavior_type stage_actor(StageActor::stateful_pointer<StageState> s
         return promise;
       },
       [&state](const ProgramLoaded& loaded) { state.loaded(loaded); },
-      // tidy: allow(throw): a fault that tests ask for
-      [](const FaultStruck&) { throw std::runtime_error("injected fault"); },
+      // tidy: allow(throw): its supervisor starts another life of it
+      [](const StageFailed& failed) { throw std::runtime_error(failed.why); },
       [&state](const SetView& order) -> caf::result<ViewSet> {
         auto promise = state.self->make_response_promise<ViewSet>();
         state.set_view(order.view, OwedPromise<ViewSet>{promise});
         return promise;
       },
       [](const ViewTaken& taken) { taken.promise->deliver(taken.set); },
+      [&state](const Tick&) {
+        state.port->tick(state.self->clock().now());
+        state.self->delayed_send(state.self, kStageTick, Tick{});
+      },
       [&state](const ArmFault& order) { state.arm(order.fault); },
       [&state](const GetStageFigures&) { return state.figures(); },
   };

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -23,12 +25,27 @@ struct LayerRange {
 
 // Who follows the stages of a deployment, to take a seat that is lost.
 enum class StandbyPolicy : uint8_t {
-  kNone,  // nobody: what is lost is computed again, from the journal before it
-  kKv,    // a standby of each stage, which is sent the rows of its KV cache
+  kNone,   // nobody: what is lost is computed again, from the journal before it
+  kKv,     // a standby of each stage, which is sent the rows of its KV cache
+  kInput,  // a standby of each stage, which is sent its input, executes it, too, and compares
 };
 
 inline const char* to_string(StandbyPolicy policy) {
-  return policy == StandbyPolicy::kKv ? "kv" : "none";
+  switch (policy) {
+    case StandbyPolicy::kNone:
+      return "none";
+    case StandbyPolicy::kKv:
+      return "kv";
+    case StandbyPolicy::kInput:
+      return "input";
+  }
+  return "unknown";
+}
+
+inline std::optional<StandbyPolicy> standby_policy(std::string_view word) {
+  for (const auto policy : {StandbyPolicy::kNone, StandbyPolicy::kKv, StandbyPolicy::kInput})
+    if (word == to_string(policy)) return policy;
+  return std::nullopt;
 }
 
 // One stage of a view.
@@ -45,6 +62,7 @@ struct Seat {
 struct Standby {
   uint32_t stage = 0;
   Seat seat;
+  StandbyPolicy policy = StandbyPolicy::kKv;  // how it follows; never kNone
 };
 
 struct View {

@@ -192,6 +192,15 @@ void KvCache::read_rows(std::span<const uint32_t> table, uint32_t position,
   }
 }
 
+std::optional<uint32_t> KvCache::damaged_row(std::span<const uint32_t> table, uint32_t position,
+                                             ByteSpan rows) const {
+  for (size_t start = 0; proofs_ && start < rows.size(); start += row_bytes(), ++position)
+    if (!proofs_.proves(table[position / kKvBlockTokens], position % kKvBlockTokens,
+                        rows.subspan(start, row_bytes())))
+      return position;
+  return std::nullopt;
+}
+
 void KvCache::write_rows(std::span<const uint32_t> table, uint32_t position, ByteSpan rows) {
   const size_t heads = shape_.kv_heads, dims = shape_.head_dim;
   const size_t count = rows.size() / row_bytes();

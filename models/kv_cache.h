@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -71,6 +72,10 @@ class KvCache {
   // between claim() and filled().
   void read_rows(std::span<const uint32_t> table, uint32_t position,
                  std::span<std::byte> rows) const;
+  // The first of the rows that read_rows() gave which is not what was written, as far as the memory
+  // can tell: a bit of it must have flipped since.
+  std::optional<uint32_t> damaged_row(std::span<const uint32_t> table, uint32_t position,
+                                      ByteSpan rows) const;
   void write_rows(std::span<const uint32_t> table, uint32_t position, ByteSpan rows);
 
   // Makes the table the sequence's own, before rows are written. Every index is below blocks().

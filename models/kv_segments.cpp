@@ -30,6 +30,7 @@ Result<size_t> SegmentChecks::check(std::span<const Segment> segments, uint32_t 
                            rows_max);
     TROUPE_TRY_VOID(check_segment(segments[i], i));
   }
+  TROUPE_TRY_VOID(check_continued(segments));
   TROUPE_TRY_VOID(check_repeats(segments));
   return static_cast<size_t>(rows);
 }
@@ -53,21 +54,41 @@ Result<void> SegmentChecks::check_segment(const Segment& segment, size_t index) 
   return {};
 }
 
-// Two segments that name one block, or one that names it twice, would overwrite each other.
+Result<void> SegmentChecks::check_continued(std::span<const Segment> segments) {
+  for (size_t i = 1; i < segments.size(); ++i) {
+    if (!continues(segments, i)) continue;
+    const Segment& before = segments[i - 1];
+    const Segment& segment = segments[i];
+    if (segment.position < before.position || segment.position > before.position + before.rows)
+      return invalid_frame(
+          "segment {} goes on with a sequence at position {}; rows [{}, {}) are before it", i,
+          segment.position, before.position, before.position + before.rows);
+    if (segment.blocks.size() < before.blocks.size() ||
+        !std::equal(before.blocks.begin(), before.blocks.end(), segment.blocks.begin()))
+      return invalid_frame("segment {} goes on with a sequence under another table of kv blocks",
+                           i);
+  }
+  return {};
+}
+
+// Two sequences that name one block, or one that names it twice, would overwrite each other.
 Result<void> SegmentChecks::check_repeats(std::span<const Segment> segments) {
   sequences_.clear();
-  for (const Segment& segment : segments) sequences_.push_back(segment.sequence);
+  for (size_t i = 0; i < segments.size(); ++i)
+    if (!continues(segments, i)) sequences_.push_back(segments[i].sequence);
   std::sort(sequences_.begin(), sequences_.end());
   const auto twice = std::adjacent_find(sequences_.begin(), sequences_.end());
   if (twice != sequences_.end())
     return invalid_frame("sequence {} is in the micro-batch twice", to_string(*twice));
   ++checks_;
-  for (const Segment& segment : segments)
-    for (const uint32_t block : segment.blocks) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const size_t known = continues(segments, i) ? segments[i - 1].blocks.size() : 0;
+    for (const uint32_t block : std::span(segments[i].blocks).subspan(known)) {
       if (named_by_[block] == checks_)
         return invalid_frame("kv block {} is named twice in the micro-batch", block);
       named_by_[block] = checks_;
     }
+  }
   return {};
 }
 

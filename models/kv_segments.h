@@ -20,11 +20,18 @@ class SegmentChecks {
   explicit SegmentChecks(const SegmentLimits& limits);
 
   // The number of rows. Afterwards each segment names a sequence and at least one row, its table
-  // covers its rows, and no sequence and no block is named twice. Error: kInvalidFrame.
+  // covers its rows, no block belongs to two sequences, and the segments of one sequence stand
+  // together: each goes on where the one before ended (or repeats some of its rows), under the same
+  // table or a longer one. Error: kInvalidFrame.
   Result<size_t> check(std::span<const Segment> segments, uint32_t rows_max);
+  // Whether the segment goes on with the sequence of the one before it.
+  static bool continues(std::span<const Segment> segments, size_t index) {
+    return index > 0 && segments[index - 1].sequence == segments[index].sequence;
+  }
 
  private:
   Result<void> check_segment(const Segment& segment, size_t index) const;
+  static Result<void> check_continued(std::span<const Segment> segments);
   Result<void> check_repeats(std::span<const Segment> segments);
 
   const SegmentLimits limits_;

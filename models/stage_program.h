@@ -25,7 +25,9 @@ struct Segment {
 
 struct MicroBatch {
   MicroBatchId id;
-  std::vector<Segment> segments;     // rows of the micro-batch in this order
+  // Rows of the micro-batch in this order. Segments of one sequence stand together, each going on
+  // where the one before ended.
+  std::vector<Segment> segments;
   std::vector<SequenceId> released;  // sequences that end here: forget them after running
   uint32_t rows() const {
     uint32_t sum = 0;
@@ -85,7 +87,8 @@ class StageProgram {
   virtual uint32_t kv_row_bytes() const = 0;
   // Rows of these segments one behind the other, [row][layer][keys, values] float16. Of a segment
   // only sequence, position, rows and blocks count. Errors: kInvalidFrame (shapes), kConflict (a
-  // segment reaches beyond what is held).
+  // segment reaches beyond what is held), kInternal (a row is not what was written: nothing that is
+  // held can be trusted).
   virtual Result<SharedBuffer> read_kv(std::span<const Segment> segments) const = 0;
   // Stores what read_kv() of an equal stage gave; rows that are held already are left as they are.
   // Errors, none of which changes state: as run().

@@ -63,6 +63,7 @@ class TransformerStage final : public StageProgram {
   Result<void> check_input(size_t rows, std::span<const uint32_t> tokens,
                            const SharedBuffer& hidden) const;
   Result<void> check_gaps(std::span<const Segment> segments) const;
+  uint32_t rows_held(const Segment& segment) const;
 
   void place_rows(const MicroBatch& batch);
   void run_layers(TensorView<float> x, std::span<const uint32_t> tokens,
@@ -135,7 +136,9 @@ Result<void> TransformerStage::check_input(size_t rows, std::span<const uint32_t
 }
 
 Result<void> TransformerStage::check_gaps(std::span<const Segment> segments) const {
-  for (const Segment& segment : segments) {
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (SegmentChecks::continues(segments, i)) continue;
+    const Segment& segment = segments[i];
     const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
     if (segment.position > held)
       return Error{
@@ -147,6 +150,12 @@ Result<void> TransformerStage::check_gaps(std::span<const Segment> segments) con
   return {};
 }
 
+// Of its rows, from the first on. One that goes on with a sequence may begin behind what is held.
+uint32_t TransformerStage::rows_held(const Segment& segment) const {
+  const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
+  return held > segment.position ? std::min(segment.rows, held - segment.position) : 0;
+}
+
 // From here on the micro-batch is known to be sound. What is held is asked for before any table is
 // claimed: a claim may take a block from a later segment's sequence, whose table in this
 // micro-batch shows the same change.
@@ -154,9 +163,7 @@ void TransformerStage::place_rows(const MicroBatch& batch) {
   places_.clear();
   unstored_.clear();
   for (const Segment& segment : batch.segments) {
-    const uint32_t held = cache_.length_under(segment.sequence, segment.blocks);
-    TROUPE_CHECK(held >= segment.position, "gaps were refused");
-    const size_t again = std::min(segment.rows, held - segment.position);
+    const size_t again = rows_held(segment);
     const size_t first = places_.size() + again;
     const size_t count = segment.rows - again;
     if (!unstored_.empty() && unstored_.back().first + unstored_.back().count == first) {
@@ -235,6 +242,10 @@ Result<SharedBuffer> TransformerStage::read_kv(std::span<const Segment> segments
   for (const Segment& segment : segments) {
     const size_t bytes = segment.rows * cache_.row_bytes();
     cache_.read_rows(segment.blocks, segment.position, {out, bytes});
+    if (const auto damaged = cache_.damaged_row(segment.blocks, segment.position, {out, bytes}))
+      return Error{ErrorCode::kInternal,
+                   fmt::format("row {} of sequence {} is not what was written: memory is damaged",
+                               *damaged, to_string(segment.sequence))};
     out += bytes;
   }
   return buffer;
@@ -249,12 +260,11 @@ Result<void> TransformerStage::write_kv(std::span<const Segment> segments, ByteS
   // As in place_rows(): what is held is asked for before any table is claimed.
   std::vector<uint32_t> held;
   held.reserve(segments.size());
-  for (const Segment& segment : segments)
-    held.push_back(cache_.length_under(segment.sequence, segment.blocks));
+  for (const Segment& segment : segments) held.push_back(rows_held(segment));
   for (const Segment& segment : segments) cache_.claim(segment.sequence, segment.blocks);
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
-    const size_t again = std::min(segment.rows, held[i] - segment.position);
+    const size_t again = held[i];
     const size_t bytes = segment.rows * cache_.row_bytes();
     cache_.write_rows(segment.blocks, segment.position + static_cast<uint32_t>(again),
                       rows.first(bytes).subspan(again * cache_.row_bytes()));

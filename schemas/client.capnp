@@ -93,6 +93,7 @@ interface Session {
 enum StandbyPolicy {
   none @0;
   kv @1;  # a standby of each stage, on another node, is sent the rows of its KV cache
+  input @2;  # a standby of each stage, on another node, is sent its input, executes it, too, and compares
 }
 
 # ---- generating --------------------------------------------------------------------------------------------
@@ -203,6 +204,14 @@ struct DeploymentStatus {
   stages @6 :List(StageStatus);
   batcher @7 :BatcherStatus;
   standbyPolicy @8 :StandbyPolicy;
+  unprotected @9 :UInt32;  # stages that shall have a standby and have none that could take their seat
+}
+
+enum StandbyState {
+  none @0;
+  loading @1;  # it is being started; it cannot take the seat yet
+  filling @2;  # it could take the seat, but lacks more than a few rows
+  ready @3;    # it could take the seat and lacks a few rows at most
 }
 
 struct StageStatus {
@@ -228,6 +237,8 @@ struct StageStatus {
   moveTrouble @19 :Text;  # why a planned move did not take it away; else empty
   standby @20 :Text;          # node of the standby that follows it and could take its seat; empty: none
   standbyBehind @21 :UInt64;  # rows of KV that the standby has not acknowledged
+  standbyState @22 :StandbyState;
+  standbyTrouble @23 :Text;  # why it has no standby and none is being started; else empty
 }
 
 struct BatcherStatus {

@@ -111,6 +111,13 @@ struct Standby {
   # Who follows a stage and can take its seat.
   stage @0 :UInt32;  # below the number of seats
   seat @1 :Seat;
+  follows @2 :StandbyWay;
+}
+
+enum StandbyWay {
+  # What a standby is sent.
+  kv @0;     # rows of the stage's KV cache
+  input @1;  # the stage's input: it executes that, too, and compares what comes out
 }
 
 struct ViewInstalled {

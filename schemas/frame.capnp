@@ -17,6 +17,9 @@ enum FrameKind {
   replay @4;       # batcher to a stage: send these rows from your journal to the next stage
   kvRows @5;       # stage to its standby: payload [rows][columns of 4 bytes], rows of its KV cache
   kvStored @6;     # standby to its stage: segments' positions are the lengths it holds now
+  inputRows @7;    # stage to its standby: input it executed, and what came out (`outcomes`)
+  checked @8;      # standby to batcher: it executed these rows, too, and the same came out; or `disputed`
+  watermarks @9;   # stage to the one before it: standbys from it on hold positions below the segments'
 }
 
 struct FrameHeader {
@@ -50,4 +53,8 @@ struct Segment {
   topP @7 :Float32 = 1.0;      # (0, 1]
   seed @8 :UInt64;             # of the draws
   logitsDigest @9 :UInt64;     # sampled: digest of the logits row, to compare executions; else 0
+  outcomes @10 :List(UInt64);  # inputRows, checked: one per row, digest of what came out (0: nothing); else empty
+  disputed @11 :Bool;          # kvStored, checked: the row at position + rows came out differently
+  seatOutcome @12 :UInt64;     # checked, if disputed: what came out of that row at the stage …
+  standbyOutcome @13 :UInt64;  # … and at the standby
 }

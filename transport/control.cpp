@@ -168,6 +168,9 @@ void write(schema::ControlMessage::Body::Builder body, const InstallView& value)
   for (uint32_t i = 0; i < standbys.size(); ++i) {
     standbys[i].setStage(value.view.standbys[i].stage);
     write(standbys[i].initSeat(), value.view.standbys[i].seat);
+    standbys[i].setFollows(value.view.standbys[i].policy == StandbyPolicy::kInput
+                               ? schema::StandbyWay::INPUT
+                               : schema::StandbyWay::KV);
   }
 }
 InstallView read(schema::View::Reader from) {
@@ -183,7 +186,10 @@ InstallView read(schema::View::Reader from) {
     view.seats.push_back(read(seats[i]));
   const auto standbys = from.getStandbys();
   for (uint32_t i = 0; i < std::min<uint32_t>(standbys.size(), kStagesMax + 1); ++i)
-    view.standbys.push_back({standbys[i].getStage(), read(standbys[i].getSeat())});
+    view.standbys.push_back({standbys[i].getStage(), read(standbys[i].getSeat()),
+                             standbys[i].getFollows() == schema::StandbyWay::INPUT
+                                 ? StandbyPolicy::kInput
+                                 : StandbyPolicy::kKv});
   return {.view = std::move(view)};
 }
 

@@ -66,8 +66,17 @@ Result<void> check_segment(const FrameSegment& segment, FrameKind kind) {
     return invalid(fmt::format("segment of {} rows with {} tokens", segment.rows, tokens));
   if (kind == FrameKind::kSampled && tokens > 1)
     return invalid(fmt::format("{} sampled tokens in a segment, at most 1", tokens));
-  if (kind != FrameKind::kTokens && kind != FrameKind::kSampled && tokens != 0)
+  if (kind == FrameKind::kInputRows && tokens != 0 && tokens != segment.rows)
+    return invalid(fmt::format("segment of {} rows with {} tokens", segment.rows, tokens));
+  const bool with_tokens =
+      kind == FrameKind::kTokens || kind == FrameKind::kSampled || kind == FrameKind::kInputRows;
+  if (!with_tokens && tokens != 0)
     return invalid(fmt::format("{} tokens in a frame that carries none", tokens));
+  const bool with_outcomes = kind == FrameKind::kInputRows || kind == FrameKind::kChecked;
+  const size_t outcomes_wanted = with_outcomes ? segment.rows : 0;
+  if (segment.outcomes.size() != outcomes_wanted)
+    return invalid(fmt::format("segment of {} rows with {} outcomes, {} belong there", segment.rows,
+                               segment.outcomes.size(), outcomes_wanted));
   return check_sampling(segment.sampling);
 }
 
@@ -97,7 +106,8 @@ Result<void> check_frame(const FrameHeader& header, size_t payload_bytes) {
   }
   // At most 4096 · 65536 rows of 2^32 columns: the product of the two fits 64 bits only without
   // the 4.
-  const bool carries = header.kind == FrameKind::kActivations || header.kind == FrameKind::kKvRows;
+  const bool carries = header.kind == FrameKind::kActivations ||
+                       header.kind == FrameKind::kKvRows || header.kind == FrameKind::kInputRows;
   const uint64_t columns = carries ? header.hidden : 0;
   // Keeps the product below 2^57: at most 2^12 segments of 2^16 rows.
   if (columns > kFramePayloadMax) return over_limit("columns", columns, kFramePayloadMax);
@@ -116,7 +126,7 @@ size_t words_max(const FrameHeader& header) {
   constexpr size_t kFixedWords = 64;  // root, its struct, list tags and rounding
   size_t words = kFixedWords + header.released.size() + header.refusal.size() / kWordBytes;
   for (const FrameSegment& segment : header.segments)
-    words += 16 + (segment.blocks.size() + segment.tokens.size()) / 2 + 2;
+    words += 20 + (segment.blocks.size() + segment.tokens.size()) / 2 + 2 + segment.outcomes.size();
   return words;
 }
 
@@ -138,6 +148,11 @@ void write_segment(wire::Segment::Builder out, const FrameSegment& segment) {
   out.setTopP(segment.sampling.top_p);
   out.setSeed(segment.sampling.seed);
   out.setLogitsDigest(segment.logits_digest);
+  if (!segment.outcomes.empty())
+    fill(out.initOutcomes(static_cast<unsigned>(segment.outcomes.size())), segment.outcomes);
+  out.setDisputed(segment.disputed);
+  out.setSeatOutcome(segment.seat_outcome);
+  out.setStandbyOutcome(segment.standby_outcome);
 }
 
 void write_header(wire::FrameHeader::Builder out, const FrameHeader& header) {
@@ -164,11 +179,12 @@ void write_header(wire::FrameHeader::Builder out, const FrameHeader& header) {
   out.setExitStage(header.exit_stage);
 }
 
-Result<void> read_numbers(const capnp::List<uint32_t>::Reader& list, const char* what, size_t limit,
-                          std::vector<uint32_t>& out) {
+template <class Number>
+Result<void> read_numbers(const typename capnp::List<Number>::Reader& list, const char* what,
+                          size_t limit, std::vector<Number>& out) {
   if (list.size() > limit) return over_limit(what, list.size(), limit);
   out.reserve(list.size());
-  for (const uint32_t value : list) out.push_back(value);
+  for (const Number value : list) out.push_back(value);
   return {};
 }
 
@@ -184,6 +200,11 @@ Result<FrameSegment> read_segment(wire::Segment::Reader in) {
   segment.sample = in.getSample();
   segment.sampling = {in.getTemperature(), in.getTopP(), in.getSeed()};
   segment.logits_digest = in.getLogitsDigest();
+  TROUPE_TRY_VOID(
+      read_numbers(in.getOutcomes(), "outcomes of a segment", kSegmentTokensMax, segment.outcomes));
+  segment.disputed = in.getDisputed();
+  segment.seat_outcome = in.getSeatOutcome();
+  segment.standby_outcome = in.getStandbyOutcome();
   return segment;
 }
 

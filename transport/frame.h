@@ -22,8 +22,11 @@ enum class FrameKind : uint8_t {
   kReplay,       // batcher to a stage: send these rows from your journal to the next stage
   kKvRows,       // stage to its standby: payload [rows][hidden] of 4 bytes, rows of its KV cache
   kKvStored,     // standby to its stage: segments' positions are the lengths it holds now
+  kInputRows,    // stage to its standby: input it executed, and digests of what came out
+  kChecked,      // standby to batcher: the same came out of these rows here, or not
+  kWatermarks,   // stage to the one before it: standbys from it on hold what is below `position`
 };
-inline constexpr FrameKind kFrameKindLast = FrameKind::kKvStored;
+inline constexpr FrameKind kFrameKindLast = FrameKind::kWatermarks;
 inline constexpr uint32_t kNoExit = UINT32_MAX;
 
 struct FrameSegment {
@@ -35,6 +38,10 @@ struct FrameSegment {
   bool sample = false;
   SamplingParameters sampling;
   uint64_t logits_digest = 0;  // kSampled
+  // kInputRows, kChecked: [rows], digest of what came out of each row; 0: nothing did
+  std::vector<uint64_t> outcomes;
+  bool disputed = false;  // kKvStored, kChecked: the row at position + rows came out differently
+  uint64_t seat_outcome = 0, standby_outcome = 0;  // kChecked, if disputed
 };
 
 struct FrameHeader {
@@ -68,9 +75,11 @@ inline constexpr size_t kFrameSegmentsMax = 4096;
 inline constexpr size_t kSegmentBlocksMax = 16384;
 inline constexpr size_t kSegmentTokensMax = 65536;
 
-// Whether a frame keeps the rules: the limits above; kTokens with one token per row, kSampled with
-// at most one per segment, other kinds with none; sampling parameters in range; a payload of rows ·
-// hidden float32 for kActivations and none (and no columns) for the others. Errors: kInvalidFrame.
+// Whether a frame keeps the rules: the limits above; kTokens with one token per row, kInputRows
+// with one or none, kSampled with at most one per segment, other kinds with none; outcomes one per
+// row where they belong; sampling parameters in range; a payload of rows · hidden 4-byte values for
+// the kinds that carry one (kInputRows of tokens: none) and none (and no columns) for the others.
+// Errors: kInvalidFrame.
 // A transport that is given a frame which breaks them loses the connection, saying so.
 Result<void> check_frame(const FrameHeader& header, size_t payload_bytes);
 

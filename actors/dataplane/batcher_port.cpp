@@ -1,5 +1,6 @@
 #include "actors/dataplane/batcher_port.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/log.h"
@@ -19,6 +20,17 @@ std::vector<StageHoldings> holdings_of(const View& view, const std::vector<Stage
                                    HeldRange{one.length, one.journal_first, one.journal_end});
   }
   return known == holdings.size() ? holdings : std::vector<StageHoldings>{};
+}
+
+// [stage]: who checks it; empty if nobody checks any.
+std::vector<Incarnation> checkers_of(const View& view) {
+  std::vector<Incarnation> checkers;
+  for (const Standby& standby : view.standbys) {
+    if (standby.policy != StandbyPolicy::kInput || standby.stage >= view.seats.size()) continue;
+    checkers.resize(view.seats.size());
+    checkers[standby.stage] = standby.seat.incarnation;
+  }
+  return checkers;
 }
 
 }  // namespace
@@ -44,15 +56,19 @@ void BatcherPort::start(const View& next, const std::vector<StageHeld>& held) {
   // Refusals and the ends of replays may come from any stage.
   std::vector<Incarnation> senders;
   for (const Seat& seat : next.seats) senders.push_back(seat.incarnation);
+  const std::vector<Incarnation> checkers = checkers_of(next);
+  for (const Incarnation checker : checkers)
+    if (checker) senders.push_back(checker);
   if (fence_.install(next.number, senders) != ViewFence::Installed::kInstalled) return;
   view_ = next;
   sent_.clear();
   serving_ = true;
-  batching_.start_view(holdings_of(next, held));
+  auto events = batching_.start_view(holdings_of(next, held), checkers);
   const BatchingFigures figures = batching_.figures();
   log_info("batcher", "view {} serves; {} requests go on, {} wait", view_.number.value,
            figures.running, figures.queued);
   plan();
+  report(std::move(events));
 }
 
 void BatcherPort::stop(const std::string& why, std::optional<uint32_t> crashed) {
@@ -103,8 +119,24 @@ void BatcherPort::take(const FrameHeader& header) {
     auto events = batching_.on_sampled(header.micro_batch, rows);
     plan();
     return report(std::move(events));
+  } else if (header.kind == FrameKind::kChecked) {
+    take_checked(header);
   }
   plan();
+}
+
+void BatcherPort::take_checked(const FrameHeader& header) {
+  const auto by = std::find_if(
+      view_.standbys.begin(), view_.standbys.end(),
+      [&](const Standby& standby) { return standby.seat.incarnation == header.sender; });
+  if (by == view_.standbys.end()) return;  // a seat has nothing to say of this kind
+  std::vector<CheckedRows> rows;
+  rows.reserve(header.segments.size());
+  for (const FrameSegment& segment : header.segments)
+    rows.push_back({segment.sequence, segment.position, segment.outcomes, segment.disputed,
+                    segment.seat_outcome, segment.standby_outcome});
+  report(batching_.on_checked({by->stage, view_.seats[by->stage].incarnation, by->seat.incarnation},
+                              rows));
 }
 
 void BatcherPort::plan() {
@@ -146,6 +178,8 @@ void BatcherPort::send(const PlannedBatch& batch) {
 
 void BatcherPort::report(std::vector<BatchEvent> events) {
   if (!events.empty()) options_.listener(std::move(events));
+  auto wrong = batching_.take_wrong();
+  if (!wrong.empty() && options_.accuse) options_.accuse(std::move(wrong));
 }
 
 }  // namespace troupe

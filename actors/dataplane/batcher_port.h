@@ -25,6 +25,8 @@ struct BatcherPortOptions {
   std::shared_ptr<FrameRouter> router;
   std::function<void(std::vector<BatchEvent>)> listener;  // in order; must not block or call back
   std::function<Instant()> now;
+  // Lives whose results are wrong, or in doubt; must not block or call back. May be empty.
+  std::function<void(std::vector<WrongResult>)> accuse{};
 };
 
 // Any thread may call; one at a time gets in, and none waits for anything inside.
@@ -45,6 +47,7 @@ class BatcherPort final : public FrameSink {
  private:
   // Under mutex_.
   void take(const FrameHeader& header);
+  void take_checked(const FrameHeader& header);
   void plan();
   void send(const PlannedBatch& batch);
   void report(std::vector<BatchEvent> events);

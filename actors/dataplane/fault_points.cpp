@@ -17,7 +17,8 @@ struct Word {
 constexpr Word<FaultAction> kActions[] = {{"throw", FaultAction::kThrow},
                                           {"kill", FaultAction::kKill},
                                           {"stop", FaultAction::kStop},
-                                          {"hang", FaultAction::kHang}};
+                                          {"hang", FaultAction::kHang},
+                                          {"flip", FaultAction::kFlip}};
 constexpr Word<FaultPoint> kPoints[] = {{"arrive", FaultPoint::kArrive},
                                         {"accept", FaultPoint::kAccept},
                                         {"compute", FaultPoint::kCompute},
@@ -37,7 +38,7 @@ Result<ArmedFault> parse_fault(const std::string& text) {
   const Error wrong{ErrorCode::kInvalidArgument,
                     fmt::format("fault '{}'; allowed are throw, kill, stop or hang, then "
                                 "optionally @arrive, @accept, @compute, @computed or @sent, then "
-                                "optionally +N",
+                                "optionally +N; or flip, then optionally +N",
                                 text)};
   const size_t plus = text.find('+');
   const std::string head = text.substr(0, plus);
@@ -45,9 +46,11 @@ Result<ArmedFault> parse_fault(const std::string& text) {
   const auto action = find(kActions, head.substr(0, at));
   if (!action) return wrong;
   // Only a compute thread can hang.
-  const auto usual = action == FaultAction::kHang ? FaultPoint::kCompute : FaultPoint::kAccept;
+  const auto usual = action == FaultAction::kHang   ? FaultPoint::kCompute
+                     : action == FaultAction::kFlip ? FaultPoint::kComputed
+                                                    : FaultPoint::kAccept;
   const auto point = at == std::string::npos ? usual : find(kPoints, head.substr(at + 1));
-  if (!point) return wrong;
+  if (!point || (action == FaultAction::kFlip && point != FaultPoint::kComputed)) return wrong;
   ArmedFault fault{*action, *point, 0};
   if (plus == std::string::npos) return fault;
   const char* last = text.data() + text.size();

@@ -20,7 +20,13 @@ enum class FaultPoint : uint8_t {
   kComputed,  // its KV rows are written (and its tokens sampled); nothing is sent
   kSent,      // its result was given to the transport
 };
-enum class FaultAction : uint8_t { kThrow, kKill, kStop, kHang };
+enum class FaultAction : uint8_t {
+  kThrow,
+  kKill,
+  kStop,
+  kHang,
+  kFlip,  // one bit of a result is wrong
+};
 
 struct ArmedFault {
   FaultAction action = FaultAction::kThrow;
@@ -30,13 +36,14 @@ struct ArmedFault {
 
 // "kill", "throw", "stop" (SIGSTOP to its own process) or "hang" (the compute thread never
 // finishes), then optionally "@arrive", "@accept", "@compute", "@computed" or "@sent", then
-// optionally "+N". Errors: kInvalidArgument, with what is allowed.
+// optionally "+N"; or "flip" (one bit of what a micro-batch computed is wrong), then optionally
+// "+N". Errors: kInvalidArgument, with what is allowed.
 Result<ArmedFault> parse_fault(const std::string& text);
 
 class FaultPoints {
  public:
   void arm(ArmedFault fault);
-  // Any thread. kKill and kStop happen here; kThrow and kHang are the caller's to carry out.
+  // Any thread. kKill and kStop happen here; the others are the caller's to carry out.
   std::optional<FaultAction> pass(FaultPoint point) {
     if (!armed_.load(std::memory_order_relaxed)) return std::nullopt;
     return strike(point);

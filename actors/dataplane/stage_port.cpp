@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/log.h"
 
 namespace troupe {
 namespace {
+
+constexpr const char* kInjected = "injected fault";
 
 int64_t unix_now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -18,6 +21,21 @@ const Standby* standby_of(const View& view, uint32_t stage) {
   const auto found = std::find_if(view.standbys.begin(), view.standbys.end(),
                                   [&](const Standby& one) { return one.stage == stage; });
   return found == view.standbys.end() ? nullptr : &*found;
+}
+
+// A fault for tests: one bit of the result is wrong, as after a mistake of the arithmetic.
+StageOutput with_flipped_bit(const StageOutput& output) {
+  StageOutput flipped = output;
+  if (!output.hidden.empty()) {
+    flipped.hidden = SharedBuffer::allocate(output.hidden.size());
+    std::memcpy(flipped.hidden.mutable_data(), output.hidden.data(), output.hidden.size());
+    const size_t number = output.hidden.size() / sizeof(float) / 2;
+    flipped.hidden.mutable_data()[number * sizeof(float) + 3] ^= std::byte{0x80};  // its sign
+  } else if (!flipped.sampled.empty()) {
+    flipped.sampled.front().token ^= 1;
+    flipped.sampled.front().logits_digest ^= 1;
+  }
+  return flipped;
 }
 
 }  // namespace
@@ -67,6 +85,7 @@ void StagePort::set_view(const View& next, const Installed& done) {
   if (seated) {
     senders.push_back(next.batcher);
     if (stage > 0) senders.push_back(next.seats[stage - 1].incarnation);
+    if (stage + 1 < next.seats.size()) senders.push_back(next.seats[stage + 1].incarnation);
     if (standby != nullptr) senders.push_back(standby->seat.incarnation);
   } else {
     senders.push_back(next.seats[stage].incarnation);
@@ -99,11 +118,20 @@ void StagePort::take_view(const View& next, bool seated, bool same_batcher) {
   role_ = seated ? Role::kSeat : Role::kStandby;
   standby_ = seated ? standby_of(view_, options_.stage) : nullptr;
   sent_.clear();
+  watermarks_.clear();  // another standby may hold less
   if (!same_batcher && journal_) journal_->clear();
+  if (!same_batcher) disputed_.clear();
+  if (!same_batcher || seated) checked_.clear();
   const Incarnation follows = standby_ ? standby_->seat.incarnation : Incarnation{};
-  if (follows != fed_ || !same_batcher) {
+  const StandbyPolicy how = standby_ ? standby_->policy : StandbyPolicy::kNone;
+  if (follows != fed_ || how != fed_how_ || !same_batcher) {
+    const bool checks = how == StandbyPolicy::kInput;
     fed_ = follows;
-    feed_ = follows ? std::make_unique<StandbyFeed>(kFeedBatchRows, kFeedFrameRows) : nullptr;
+    fed_how_ = how;
+    feed_ = follows ? std::make_unique<StandbyFeed>(checks ? 1 : kFeedBatchRows, kFeedFrameRows)
+                    : nullptr;
+    inputs_ = checks ? std::make_unique<InputLog>(kInputLogBytesMax) : nullptr;
+    feed_released_.clear();
   } else if (feed_) {
     feed_->on_lost();  // its answer would be of the view that is gone
   }
@@ -114,7 +142,8 @@ void StagePort::take_view(const View& next, bool seated, bool same_batcher) {
 // Which kinds may come from whom; the fence has checked that the sender is one of the view's.
 bool StagePort::expects(const FrameHeader& header) const {
   const bool from_batcher = header.sender == view_.batcher;
-  if (role_ == Role::kStandby) return header.kind == FrameKind::kKvRows;
+  if (role_ == Role::kStandby)
+    return header.kind == FrameKind::kKvRows || header.kind == FrameKind::kInputRows;
   switch (header.kind) {
     case FrameKind::kTokens:
       return first() && from_batcher;
@@ -122,6 +151,8 @@ bool StagePort::expects(const FrameHeader& header) const {
       return !first() && header.sender == view_.seats[options_.stage - 1].incarnation;
     case FrameKind::kReplay:
       return !last() && from_batcher;
+    case FrameKind::kWatermarks:
+      return !last() && header.sender == view_.seats[options_.stage + 1].incarnation;
     case FrameKind::kKvStored:
       return standby_ != nullptr && header.sender == standby_->seat.incarnation;
     default:
@@ -131,7 +162,7 @@ bool StagePort::expects(const FrameHeader& header) const {
 
 void StagePort::on_frame(FramePtr frame) {
   const FrameHeader& header = frame->header;
-  if (faults_.pass(FaultPoint::kArrive) == FaultAction::kThrow) return options_.struck();
+  if (faults_.pass(FaultPoint::kArrive) == FaultAction::kThrow) return options_.fail(kInjected);
   {
     const std::lock_guard lock(mutex_);
     const FenceVerdict verdict =
@@ -148,9 +179,10 @@ void StagePort::on_frame(FramePtr frame) {
       return refuse(header,
                     Error{ErrorCode::kInvalidFrame, "a frame of the wrong kind for this stage"});
     if (header.kind == FrameKind::kReplay) return replay(frame);
+    if (header.kind == FrameKind::kWatermarks) return trim_journal(header);
     if (header.kind == FrameKind::kKvStored) stored(header);
   }
-  if (faults_.pass(FaultPoint::kAccept) == FaultAction::kThrow) return options_.struck();
+  if (faults_.pass(FaultPoint::kAccept) == FaultAction::kThrow) return options_.fail(kInjected);
   bool taken = true;
   {
     const std::lock_guard gate(gate_);
@@ -170,28 +202,37 @@ void StagePort::on_frame(FramePtr frame) {
 // On the compute thread, as everything from here on.
 bool StagePort::starting() {
   const auto fault = faults_.pass(FaultPoint::kCompute);
-  if (fault == FaultAction::kThrow) options_.struck();
+  if (fault == FaultAction::kThrow) options_.fail(kInjected);
   return !fault;
 }
 
 void StagePort::computed(const FramePtr& frame, const Result<StageOutput>& output,
                          StageProgram& program) {
-  const FrameHeader& input = frame->header;
   if (const auto fault = faults_.pass(FaultPoint::kComputed)) {
-    if (fault == FaultAction::kThrow) options_.struck();
+    if (fault == FaultAction::kThrow) options_.fail(kInjected);
     if (fault == FaultAction::kThrow || fault == FaultAction::kHang) return;
+    if (fault == FaultAction::kFlip && output.ok())
+      return deliver(frame, with_flipped_bit(output.value()), program);
   }
+  deliver(frame, output, program);
+}
+
+void StagePort::deliver(const FramePtr& frame, const Result<StageOutput>& output,
+                        StageProgram& program) {
+  const FrameHeader& input = frame->header;
+  if (input.kind == FrameKind::kInputRows) return check_input(frame, output, program);
   {
     const std::lock_guard lock(mutex_);
     if (input.view != view_.number) return;  // computed for a view that is gone
     if (!output.ok()) return refuse(input, output.error());
     keep_output(input, output.value());
+    log_input(frame, output.value());
     if (last() || options_.stage == input.exit_stage)
       send_sampled(input, output.value());
     else
       send_next(input, output.value().hidden);
   }
-  if (faults_.pass(FaultPoint::kSent) == FaultAction::kThrow) options_.struck();
+  if (faults_.pass(FaultPoint::kSent) == FaultAction::kThrow) options_.fail(kInjected);
   feed_standby(program);
 }
 

@@ -1,5 +1,5 @@
 // A stage's part in recovery: it says what it holds, sends what it keeps in its journal, and feeds
-// its standby or is one.
+// its standby rows of the KV cache or takes them. stage_checks.cpp has the other kind of feed.
 #include <algorithm>
 
 #include "actors/dataplane/stage_port.h"
@@ -50,8 +50,10 @@ void StagePort::keep_output(const FrameHeader& input, const StageOutput& output)
       start += bytes;
     }
   }
-  if (!journal_) return;
-  for (const SequenceId sequence : input.released) journal_->forget(sequence);
+  for (const SequenceId sequence : input.released) {
+    watermarks_.forget(sequence);
+    if (journal_) journal_->forget(sequence);
+  }
 }
 
 // Under mutex_, on the transport's thread: the next stage lacks these rows.
@@ -80,16 +82,30 @@ void StagePort::replay(const FramePtr& frame) {
   send_next(order, std::move(hidden));
 }
 
+// Rows of the KV cache first: what the standby executes comes behind them.
 void StagePort::feed_standby(StageProgram& program) {
   const std::lock_guard lock(mutex_);
   if (!feed_ || standby_ == nullptr) return;
-  const std::vector<SequenceHolding> holdings = program.holdings();
+  if (feed_rows(program, program.holdings()) || feed_input()) feed_sent_ = now_;
+}
+
+// What the input log has need not be sent as KV; of what is in dispute nothing is sent.
+std::vector<FeedLength> StagePort::feed_lengths(
+    const std::vector<SequenceHolding>& holdings) const {
   std::vector<FeedLength> lengths;
   lengths.reserve(holdings.size());
-  for (const SequenceHolding& holding : holdings)
-    lengths.push_back({holding.sequence, holding.length});
-  const std::vector<FeedRows> wanted = feed_->next(lengths);
-  if (wanted.empty()) return;
+  for (const SequenceHolding& holding : holdings) {
+    if (disputed_.contains(holding.sequence)) continue;
+    FeedLength length{holding.sequence, holding.length};
+    if (inputs_) length.kv_until = inputs_->first(holding.sequence).value_or(holding.length);
+    lengths.push_back(length);
+  }
+  return lengths;
+}
+
+bool StagePort::feed_rows(StageProgram& program, const std::vector<SequenceHolding>& holdings) {
+  const std::vector<FeedRows> wanted = feed_->next(feed_lengths(holdings));
+  if (wanted.empty()) return false;
   std::vector<Segment> segments;
   for (const FeedRows& rows : wanted) {
     const auto holding =
@@ -105,7 +121,10 @@ void StagePort::feed_standby(StageProgram& program) {
   auto rows = program.read_kv(segments);
   if (!rows.ok()) {
     log_error("stage", "cannot read rows for the standby: {}", to_string(rows.error()));
-    return feed_->on_lost();
+    feed_->on_lost();
+    // Another life looks at every row before it believes it.
+    if (rows.error().code == ErrorCode::kInternal) options_.fail(rows.error().message);
+    return false;
   }
   Frame frame =
       frame_to(FrameKind::kKvRows, standby_->seat.incarnation, view_.number, MicroBatchId{});
@@ -120,6 +139,7 @@ void StagePort::feed_standby(StageProgram& program) {
   }
   frame.payload = std::move(rows).value();
   send(standby_->seat.data_address, std::move(frame));
+  return true;
 }
 
 // As standby, on the compute thread. What was refused shows in the lengths that are answered.
@@ -128,12 +148,21 @@ void StagePort::store_rows(const FramePtr& frame, StageProgram& program) {
   if (!outcome.ok())
     log_debug("stage", "the standby did not take rows: {}", to_string(outcome.error()));
   const std::lock_guard lock(mutex_);
-  if (frame->header.view != view_.number || role_ != Role::kStandby) return;
-  Frame answer = frame_to(FrameKind::kKvStored, frame->header.sender, view_.number, MicroBatchId{});
-  for (const FrameSegment& segment : frame->header.segments) {
+  if (frame->header.view == view_.number && role_ == Role::kStandby)
+    answer_lengths(frame->header, program);
+}
+
+// Under mutex_.
+void StagePort::answer_lengths(const FrameHeader& fed, StageProgram& program) {
+  Frame answer = frame_to(FrameKind::kKvStored, fed.sender, view_.number, MicroBatchId{});
+  for (size_t i = 0; i < fed.segments.size(); ++i) {
+    const SequenceId sequence = fed.segments[i].sequence;
+    if (i > 0 && fed.segments[i - 1].sequence == sequence) continue;
+    const auto known = checked_.find(sequence);
     FrameSegment out;
-    out.sequence = segment.sequence;
-    out.position = program.kv_length(segment.sequence);
+    out.sequence = sequence;
+    out.position = program.kv_length(sequence);
+    out.disputed = known != checked_.end() && known->second.disputed;
     answer.header.segments.push_back(std::move(out));
   }
   send(view_.seats[options_.stage].data_address, std::move(answer));
@@ -144,9 +173,61 @@ void StagePort::stored(const FrameHeader& header) {
   if (!feed_) return;
   std::vector<FeedLength> lengths;
   lengths.reserve(header.segments.size());
-  for (const FrameSegment& segment : header.segments)
+  for (const FrameSegment& segment : header.segments) {
     lengths.push_back({segment.sequence, segment.position});
+    if (!inputs_) continue;
+    if (segment.disputed) {
+      disputed_.insert(segment.sequence);
+      inputs_->forget(segment.sequence);
+    } else {
+      inputs_->checked(segment.sequence, segment.position);
+    }
+  }
   feed_->on_stored(lengths);
+  tell_watermarks();
+}
+
+// Under mutex_: the next stage, whose input this journal keeps, and all behind it have standbys
+// that hold so much.
+void StagePort::trim_journal(const FrameHeader& header) {
+  for (const FrameSegment& segment : header.segments) {
+    watermarks_.on_downstream(segment.sequence, segment.position);
+    if (journal_) journal_->trim(segment.sequence, segment.position);
+  }
+  tell_watermarks();
+}
+
+// Under mutex_. The batcher's log needs no trimming.
+void StagePort::tell_watermarks() {
+  if (first() || !feed_ || role_ != Role::kSeat) return;
+  const std::vector<FeedLength> news =
+      watermarks_.news(feed_->watermarks(), last(), kFrameSegmentsMax);
+  if (news.empty()) return;
+  const Seat& before = view_.seats[options_.stage - 1];
+  Frame frame = frame_to(FrameKind::kWatermarks, before.incarnation, view_.number, MicroBatchId{});
+  for (const FeedLength& one : news) {
+    FrameSegment out;
+    out.sequence = one.sequence;
+    out.position = one.length;
+    frame.header.segments.push_back(std::move(out));
+  }
+  send(before.data_address, std::move(frame));
+}
+
+// Frames get lost between processes only together with their connection; but what waits here for an
+// answer that never comes would wait for ever.
+void StagePort::tick(Instant now) {
+  bool again = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (now_ == Instant{}) feed_sent_ = said_checked_ = now;
+    now_ = now;
+    if (role_ == Role::kStandby && now - said_checked_ >= kCheckedAgainAfter) say_checked();
+    again = feed_ && feed_->under_way() && now - feed_sent_ >= kFeedAnswerMax;
+    if (again) feed_->on_lost();
+  }
+  const std::lock_guard gate(gate_);
+  if (again && compute_) compute_->post([this](StageProgram& program) { feed_standby(program); });
 }
 
 }  // namespace troupe

@@ -65,7 +65,11 @@ Result<void> Batching::add(BatchRequest request) {
                                      .stop_tokens = std::move(request.stop_tokens),
                                      .id = {},
                                      .blocks = {},
-                                     .gap = {}});
+                                     .gap = {},
+                                     .done = {},
+                                     .checks = {}});
+  Sequence& added = sequences_.at(order);
+  added.shown = added.log.generated_size();
   return {};
 }
 
@@ -84,9 +88,11 @@ std::optional<BatchEvent> Batching::cancel(const RequestId& id) {
   return event;
 }
 
-void Batching::start_view(std::span<const StageHoldings> held) {
+std::vector<BatchEvent> Batching::start_view(std::span<const StageHoldings> held,
+                                             std::vector<Incarnation> checkers) {
   has_view_ = true;
   in_flight_.clear();
+  change_checkers(std::move(checkers));
   for (auto& [order, sequence] : sequences_) {
     sequence.in_flight = false;
     sequence.refusals = 0;  // these may be other lives of the stages
@@ -105,6 +111,13 @@ void Batching::start_view(std::span<const StageHoldings> held) {
     for (const auto& [id, range] : stage)
       if (!running.contains(id)) forgotten.insert(id);
   released_.assign(forgotten.begin(), forgotten.end());
+  std::vector<BatchEvent> events;
+  const std::set<Order> all = running_;
+  for (const Order order : all) {
+    show(sequences_.at(order), events);
+    landed(order);
+  }
+  return events;
 }
 
 void Batching::resume(Sequence& sequence, std::span<const StageHoldings> held) {
@@ -166,7 +179,7 @@ void Batching::take_answer(Order order, const PlannedSegment& segment, const Sam
                            std::vector<BatchEvent>& events) {
   Sequence& sequence = sequences_.at(order);
   sequence.in_flight = false;
-  if (sequence.ended) return;
+  if (sequence.ended || sequence.in_doubt) return;
   const uint32_t done = segment.position + static_cast<uint32_t>(segment.tokens.size());
   if (sequence.gap) {
     sequence.gap->from = done;
@@ -207,19 +220,13 @@ void Batching::take_token(Sequence& sequence, const SampledRow& row,
   }
   sequence.refusals = sequence.losses = 0;
   ++figures_.tokens_generated;
-  BatchEvent event{.id = sequence.request,
-                   .index = sequence.log.generated_size() - 1,
-                   .token = row.token,
-                   .logits_digest = row.logits_digest,
-                   .finish = std::nullopt,
-                   .failure = {}};
   const auto& stops = sequence.stop_tokens;
   if (std::find(stops.begin(), stops.end(), row.token) != stops.end()) {
-    event.finish = end(sequence, FinishReason::kStop).finish;
+    sequence.done = FinishReason::kStop;
   } else if (sequence.log.size() == sequence.length_max) {
-    event.finish = end(sequence, FinishReason::kLength).finish;
+    sequence.done = FinishReason::kLength;
   }
-  events.push_back(std::move(event));
+  show(sequence, events);
 }
 
 std::vector<BatchEvent> Batching::on_refused(MicroBatchId id, const std::string& why) {
@@ -262,8 +269,9 @@ BatchEvent Batching::end(Sequence& sequence, FinishReason reason, std::string fa
   sequence.ended = true;
   by_request_.erase(sequence.request);
   ++figures_.requests_done;
+  note_wrong(disputes_.on_end(sequence.request));
   return {.id = sequence.request,
-          .index = sequence.log.generated_size(),
+          .index = sequence.shown,
           .token = std::nullopt,
           .logits_digest = 0,
           .finish = reason,
@@ -277,12 +285,13 @@ void Batching::stop_running(Order order) {
   running_.erase(order);
   leaving_.erase(order);
   if (sequence.id) released_.push_back(sequence.id);
+  by_sequence_.erase(sequence.id);
   pool_.free(sequence.blocks);
   sequence.blocks.clear();
   sequence.id = {};
   sequence.fed = 0;
   sequence.gap.reset();
-  sequence.preempted = false;
+  sequence.preempted = sequence.in_doubt = false;
 }
 
 void Batching::requeue(Order order) {
@@ -300,7 +309,8 @@ void Batching::forget(Order order) {
 std::optional<std::vector<uint32_t>> Batching::generated(const RequestId& id) const {
   const auto known = by_request_.find(id);
   if (known == by_request_.end()) return std::nullopt;
-  const auto tokens = sequences_.at(known->second).log.generated();
+  const Sequence& sequence = sequences_.at(known->second);
+  const auto tokens = sequence.log.generated().first(sequence.shown);
   return std::vector<uint32_t>(tokens.begin(), tokens.end());
 }
 

@@ -9,20 +9,29 @@
 // sequence goes on behind its last known token. Exact kernels make the continuation byte-identical
 // (numerics.md).
 //
+// Under the `input` standby policy a token is shown only after the standbys executed everything it
+// depends on, too, and the same came out (on_checked): what one execution alone computed is shown
+// to nobody. Until then it is in the log and the sequence goes on behind it, at most unchecked_max
+// rows. Where two executions disagree the sequence is computed again from what was shown, under
+// another id, so that no stage takes anything of the old one for its own (disputes.h).
+//
 // Bounds: at most in_flight_max micro-batches are out; never two with the same sequence; at most
 // rows_max rows each; the queue holds at most queue_max requests; KV blocks come from one
 // BlockPool.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/logic/block_pool.h"
+#include "actors/logic/disputes.h"
 #include "actors/logic/resume.h"
 #include "actors/logic/token_log.h"
 #include "base/ids.h"
@@ -41,6 +50,7 @@ struct BatchingLimits {
   uint32_t queue_max = 1024;        // requests that wait for room
   uint32_t context_max = 2048;      // positions of a sequence
   uint32_t kv_blocks = 0;           // of 64 positions
+  uint32_t unchecked_max = 256;     // rows of a sequence that wait for standbys to check them
   Duration reissue_after =
       30s;  // a micro-batch unanswered for so long is sent again (I5 makes that safe)
 };
@@ -91,11 +101,28 @@ struct SampledRow {
   uint64_t logits_digest = 0;
 };
 
+// A standby executed these rows, too: the same came out of [position, position + outcomes), and of
+// everything before; of the row behind them something else if `disputed`.
+struct CheckedRows {
+  SequenceId sequence;
+  uint32_t position = 0;
+  std::vector<uint64_t> outcomes;
+  bool disputed = false;
+  uint64_t seat_outcome = 0, standby_outcome = 0;
+  uint32_t end() const { return position + static_cast<uint32_t>(outcomes.size()); }
+};
+// A stage and the standby that checks it.
+struct CheckedStage {
+  uint32_t stage = 0;
+  Incarnation seat, standby;
+};
+
 struct BatchingFigures {
   uint32_t queued = 0, running = 0, in_flight = 0;
   uint32_t kv_blocks_used = 0, kv_blocks = 0;
   uint64_t tokens_generated = 0, prompt_tokens = 0, rows_replayed = 0;
   uint64_t micro_batches = 0, reissued = 0, divergences = 0, requests_done = 0;
+  uint64_t rows_checked = 0, disputes = 0;
 };
 
 class Batching {
@@ -117,9 +144,11 @@ class Batching {
   // runs alone, so that its neighbours do not share its fate.
   std::vector<BatchEvent> on_loss(uint32_t stage, const std::string& why);
   // A new view: nothing is in flight any more. `held` by stage is what the stages hold; empty:
-  // nothing, so every running sequence is fed again from its log. Until the first call nothing is
-  // planned.
-  void start_view(std::span<const StageHoldings> held = {});
+  // nothing, so every running sequence is fed again from its log. `checkers` by stage is who checks
+  // it (no incarnation: nobody); empty: nobody checks any. What was waiting for one that is gone is
+  // shown: the returned events. Until the first call nothing is planned.
+  std::vector<BatchEvent> start_view(std::span<const StageHoldings> held = {},
+                                     std::vector<Incarnation> checkers = {});
   // No view at the moment: plan nothing until start_view().
   void stop_view();
 
@@ -138,22 +167,43 @@ class Batching {
   // second time on a sequence runs alone, so that one that no stage can run takes no others with
   // it.
   std::vector<BatchEvent> on_refused(MicroBatchId id, const std::string& why);
+  // What a standby says of rows that its stage executed; of sequences that are unknown, or known
+  // under another id by now, it says nothing. A request that is in dispute `kDisputesMax` times, or
+  // about something that was shown (before its stage had a standby), fails.
+  std::vector<BatchEvent> on_checked(const CheckedStage& by, std::span<const CheckedRows> rows);
+  // Who turned out to be wrong, since the last call.
+  std::vector<WrongResult> take_wrong() { return std::exchange(wrong_, {}); }
   // Micro-batches unanswered since before now - reissue_after, to be sent again as they were (same
   // id).
   std::vector<PlannedBatch> overdue(Instant now);
 
-  // The tokens generated so far of a queued or running request; empty optional if unknown.
+  // The tokens shown so far of a queued or running request; empty optional if unknown.
   std::optional<std::vector<uint32_t>> generated(const RequestId& id) const;
   std::vector<RequestId> requests() const;  // queued and running
   BatchingFigures figures() const;
 
   static constexpr uint32_t kRefusalsMax = 3;
   static constexpr uint32_t kLossesMax = 3;
+  static constexpr uint32_t kDisputesMax = 8;
   static constexpr uint32_t kReleasedMax = 1024;  // of one micro-batch; more wait for the next
 
  private:
   // Arrival number: age. Smaller is older, and older goes first everywhere.
   using Order = uint64_t;
+
+  // What the standby of one stage said of a sequence. One that came later than the sequence does
+  // not hold its tokens back until it has caught up.
+  struct Check {
+    uint32_t until = 0;
+    bool holds_back = false;
+    // Rows that two executions agreed on, under this id of the sequence or an earlier one.
+    uint32_t agreed_from = 0, agreed_until = 0;
+    void agree(uint32_t from, uint32_t end) {
+      if (from > agreed_until) agreed_from = from;
+      agreed_until = std::max(agreed_until, end);
+    }
+    bool agreed(uint32_t row) const { return row >= agreed_from && row < agreed_until; }
+  };
 
   struct Sequence {
     RequestId request;
@@ -172,12 +222,19 @@ class Batching {
     bool in_flight = false;
     bool preempted = false;  // goes back to the queue as soon as it is not in flight any more
     bool ended = false;      // cancelled while in flight: only its blocks are still here
+    uint32_t shown = 0;      // of the generated tokens
+    std::optional<FinishReason> done;  // it ends so as soon as all of them are shown
+    std::vector<Check> checks;         // [stage]; empty: nobody checks any
+    uint32_t disputes = 0;
+    bool in_doubt = false;  // what is in flight counts for nothing; then it is computed again
 
-    uint32_t unfed() const { return log.size() - fed; }
+    // The last token of one that is done is never fed.
+    uint32_t unfed() const { return log.size() - (done ? 1 : 0) - fed; }
     // A prompt of one token is prefill work like any other.
     bool decodes() const { return unfed() == 1 && fed > 0 && !gap; }
     bool is_suspect() const { return refusals >= 2 || losses >= 2; }
-    bool may_run() const { return !in_flight && !gap && !is_suspect(); }
+    bool may_run() const { return !in_flight && !gap && !is_suspect() && unfed() > 0; }
+    uint32_t checked() const;  // positions below may be shown, and the one that follows
   };
 
   struct InFlight {
@@ -200,6 +257,17 @@ class Batching {
   void stop_running(Order order);
   void requeue(Order order);
   void forget(Order order);
+
+  // batching_checks.cpp: what may be shown
+  void expect_checks(Sequence& sequence) const;
+  void change_checkers(std::vector<Incarnation> checkers);
+  void show(Sequence& sequence, std::vector<BatchEvent>& events);
+  void take_check(const CheckedStage& by, const CheckedRows& rows, Order order,
+                  std::vector<BatchEvent>& events);
+  void take_dispute(const CheckedStage& by, const CheckedRows& rows, Order order,
+                    std::vector<BatchEvent>& events);
+  void note_wrong(std::vector<WrongResult> wrong);
+  bool waits_for_checks(const Sequence& sequence) const;
 
   // batching_plan.cpp: what runs next
   struct Draft;
@@ -224,6 +292,10 @@ class Batching {
       leaving_;  // ended or preempted while in flight: their blocks come free when they land
   std::map<MicroBatchId, InFlight> in_flight_;
   std::vector<SequenceId> released_;
+  std::map<SequenceId, Order> by_sequence_;  // running and leaving
+  std::vector<Incarnation> checkers_;        // [stage]; empty: nobody checks any
+  Disputes disputes_;
+  std::vector<WrongResult> wrong_;
   bool has_view_ = false;
   Order last_order_ = 0;
   SequenceId last_sequence_;

@@ -61,7 +61,7 @@ bool Batching::plan_alone(Draft& draft) {
     if (!sequence.is_suspect() || sequence.gap) continue;
     // Nothing else may be out meanwhile: it would be under suspicion, too, if a stage were lost.
     if (sequence.losses >= 2 && !in_flight_.empty()) return true;
-    if (sequence.in_flight) continue;
+    if (sequence.in_flight || sequence.unfed() == 0 || waits_for_checks(sequence)) continue;
     if (add_segment(draft, order, sequence.unfed())) return true;
     if (!running_.contains(order))
       break;  // it was put back for want of blocks, and the set has changed
@@ -134,7 +134,8 @@ std::vector<Batching::Order> Batching::ready(bool decoding) const {
   std::vector<Order> orders;
   for (const Order order : running_) {
     const Sequence& sequence = sequences_.at(order);
-    if (sequence.may_run() && sequence.decodes() == decoding) orders.push_back(order);
+    if (sequence.may_run() && sequence.decodes() == decoding && !waits_for_checks(sequence))
+      orders.push_back(order);
   }
   return orders;
 }
@@ -156,6 +157,8 @@ void Batching::start_queued() {
     if (pool_.available() < std::min(now + 1, finally)) return;
     sequence.blocks = pool_.allocate(now).value();
     sequence.id = last_sequence_ = SequenceId{last_sequence_.value + 1};
+    by_sequence_[sequence.id] = order;
+    expect_checks(sequence);
     queue_.erase(queue_.begin());
     running_.insert(order);
   }

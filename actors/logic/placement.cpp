@@ -82,13 +82,6 @@ std::vector<LayerRange> even_split(const PlacementRequest& request) {
   return ranges;
 }
 
-uint64_t stage_bytes(const PlacementRequest& request, uint32_t stage, const LayerRange& layers) {
-  uint64_t bytes = times(layers.count(), request.layer_bytes);
-  if (stage == 0) bytes = add(bytes, request.embedding_bytes);
-  if (stage + 1 == request.stages) bytes = add(bytes, request.head_bytes);
-  return bytes;
-}
-
 // Tries the nodes in order of preference and steps back where a choice leaves no room for the rest.
 class Seating {
  public:
@@ -262,6 +255,13 @@ Result<std::vector<LayerRange>> split_layers(const PlacementRequest& request) {
                               request.stages, request.layers, request.layers));
   if (!request.layer_split.empty()) return honour_split(request);
   return even_split(request);
+}
+
+uint64_t stage_bytes(const PlacementRequest& request, uint32_t stage, const LayerRange& layers) {
+  const bool last = stage + 1 == request.stages;
+  uint64_t bytes = times(layers.count(), request.layer_bytes);
+  if (stage == 0) bytes = add(bytes, request.embedding_bytes);
+  return add(bytes, last ? request.head_bytes : request.journal_bytes);
 }
 
 Result<std::vector<Placement>> place(const PlacementRequest& request) {

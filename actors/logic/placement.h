@@ -40,6 +40,7 @@ struct PlacementRequest {
   uint64_t layer_bytes = 0;      // memory of one layer: weights and KV
   uint64_t embedding_bytes = 0;  // extra in the first stage
   uint64_t head_bytes = 0;       // extra in the last stage
+  uint64_t journal_bytes = 0;    // extra in all stages but the last
   // Time of one step, in any unit; layer_cost 0: memory stands for time.
   uint64_t layer_cost = 0, embedding_cost = 0, head_cost = 0;
   uint32_t stages = 1;  // 1 to layers
@@ -54,6 +55,9 @@ struct PlacementRequest {
 // The layers of each stage. Errors: kInvalidArgument (a split that does not fit the model, with the
 // figures).
 Result<std::vector<LayerRange>> split_layers(const PlacementRequest& request);
+
+// Memory that a stage takes on its node.
+uint64_t stage_bytes(const PlacementRequest& request, uint32_t stage, const LayerRange& layers);
 
 // Where each stage goes, in order of stages. Errors: kInvalidArgument as above, kResourceExhausted
 // with figures when it does not fit ("needs 9.1 GiB for 3 stages, 7.9 GiB are free on 3 nodes").

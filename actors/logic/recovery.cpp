@@ -32,6 +32,7 @@ Replica::Replica(ReplicaSpec spec, ViewNumber last, Incarnation batcher,
       view_{spec_.deployment, last, batcher, std::move(batcher_address), {}, {}},
       stages_(spec_.stages),
       standbys_(spec_.stages),
+      standby_trouble_(spec_.stages),
       undone_(spec_.stages) {}
 
 ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std::string& why,
@@ -144,25 +145,45 @@ ReplicaActions Replica::on_stage_lost(uint32_t stage, const NodeId& node, Incarn
   return advance(now, std::move(actions));
 }
 
-ReplicaActions Replica::on_assign_failed(uint32_t stage, const NodeId& node, const Error& why,
-                                         Instant now) {
+ReplicaActions Replica::on_wrong(uint32_t stage, Incarnation wrong, const std::string& why,
+                                 Instant now) {
   ReplicaActions actions;
   if (stage >= stages_.size()) return actions;
-  if (is_standby(stage, node)) {
-    note(now,
-         fmt::format("{} could not load a standby of stage {}: {}", node, stage, to_string(why)));
-    barred_.push_back({stage, node, standbys_[stage].node_incarnation});
+  const Stage& life = stages_[stage];
+  const Stage& standby = standbys_[stage];
+  if (life.ready() && life.seat.incarnation == wrong) {
+    const std::string cause =
+        fmt::format("stage {} on {} computed something wrong: {}", stage, life.node, why);
+    fault(now, cause);
+    avoid(stage);
+    give_up(stage, cause, now, actions);
+  } else if (standby.ready() && standby.seat.incarnation == wrong) {
+    note(now, fmt::format("the standby of stage {} on {} computed something wrong: {}", stage,
+                          standby.node, why));
+    drop_standby(stage, now, actions);
+  }
+  return advance(now, std::move(actions));
+}
+
+ReplicaActions Replica::on_assign_failed(uint64_t attempt, const Error& why, Instant now) {
+  ReplicaActions actions;
+  const auto is_meant = [&](const Stage& life) { return life.attempt == attempt; };
+  const auto standby = std::find_if(standbys_.begin(), standbys_.end(), is_meant);
+  if (standby != standbys_.end() && standby->placed()) {
+    const auto stage = static_cast<uint32_t>(standby - standbys_.begin());
+    note(now, fmt::format("{} could not load a standby of stage {}: {}", standby->node, stage,
+                          to_string(why)));
+    barred_.push_back({stage, standby->node, standby->node_incarnation});
     drop_standby(stage, now + kStandbyRetryAfter, actions);
     return advance(now, std::move(actions));
   }
-  const Stage& life = stages_[stage];
-  const bool is_asked = life.node == node && (life.phase == Stage::Phase::kLoading ||
-                                              life.phase == Stage::Phase::kRestarting);
-  if (!is_asked) return actions;
+  const auto life = std::find_if(stages_.begin(), stages_.end(), is_meant);
+  if (life == stages_.end() || !life->placed() || life->ready()) return actions;
+  const auto stage = static_cast<uint32_t>(life - stages_.begin());
   const std::string cause =
-      fmt::format("{} could not load stage {}: {}", node, stage, to_string(why));
-  note(now, cause, true);
-  barred_.push_back({stage, life.node, life.node_incarnation});
+      fmt::format("{} could not load stage {}: {}", life->node, stage, to_string(why));
+  note(now, cause);
+  barred_.push_back({stage, life->node, life->node_incarnation});
   give_up(stage, cause, now, actions);
   return advance(now, std::move(actions));
 }

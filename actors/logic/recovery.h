@@ -35,6 +35,7 @@ struct ReplicaSpec {
   uint64_t layer_bytes = 0;      // weights and KV of one layer
   uint64_t embedding_bytes = 0;  // extra in the first stage
   uint64_t head_bytes = 0;       // extra in the last stage
+  uint64_t journal_bytes = 0;    // extra in all stages but the last
   // Time of one step, in any unit, to cut the model into equal stages; layer_cost 0: memory stands
   // for time.
   uint64_t layer_cost = 0, embedding_cost = 0, head_cost = 0;
@@ -54,6 +55,7 @@ struct AssignAction {
   uint32_t stage = 0;
   LayerRange layers;
   bool standby = false;  // to follow the stage, not to take its seat
+  uint64_t attempt = 0;  // for on_assign_failed
 };
 struct StopAction {  // a stage that belongs to nobody any more, on a node that lives; it may have
                      // ended already
@@ -110,15 +112,18 @@ class Replica {
   ReplicaActions on_stage_lost(uint32_t stage, const NodeId& node, Incarnation incarnation,
                                bool restarting, const std::string& why, Instant now);
   // The node could not load it (no such file, no memory): that node is not asked again for this
-  // stage until it rejoins.
-  ReplicaActions on_assign_failed(uint32_t stage, const NodeId& node, const Error& why,
-                                  Instant now);
+  // stage until it rejoins. News of an attempt that was given up meanwhile count for nothing.
+  ReplicaActions on_assign_failed(uint64_t attempt, const Error& why, Instant now);
   // An operator wants the stage on that node. Accepted moves show in moving_to(); one that fails or
   // that a loss overtakes is undone (move_trouble() says why) and not tried again. Refused, and
   // then nothing has changed, with kNotFound (no such stage or member), kUnavailable (it does not
   // serve now), kAlreadyExists (it is there), kInvalidArgument (the node drains), kConflict
   // (another stage is moving), kResourceExhausted (no room there).
   Result<ReplicaActions> on_move(uint32_t stage, const NodeId& node, Instant now);
+  // Two executions of the same input gave different results, and a third one decided (or could not:
+  // then each of them is named). That life must not go on: it is stopped, and its stage placed
+  // anew.
+  ReplicaActions on_wrong(uint32_t stage, Incarnation life, const std::string& why, Instant now);
   // From now on standbys are kept, or not.
   ReplicaActions on_policy(StandbyPolicy policy, Instant now);
   ReplicaActions on_committed(ViewNumber number, Instant now);
@@ -134,6 +139,10 @@ class Replica {
   std::vector<Standby> ready_standbys() const;
   // Whether the stage has a standby that it feeds: it could take the seat now.
   bool follows(uint32_t stage) const;
+  // One is on its way: it loads, or waits for the view that names it.
+  bool standby_comes(uint32_t stage) const;
+  // Why the stage has no standby although it shall have one, if no node can; else empty.
+  std::string standby_trouble(uint32_t stage) const;
   // Where the stage is being placed, if that is not where the view has it; else empty.
   NodeId moving_to(uint32_t stage) const;
   // Why the stage is still where it is although a planned move was to take it away; else empty.
@@ -151,6 +160,7 @@ class Replica {
     LayerRange layers;
     Seat seat;               // when ready
     bool installed = false;  // it acknowledged view_
+    uint64_t attempt = 0;    // of the assignment
     Instant since;           // of this phase
     Instant not_before;      // of the next attempt at a node it failed on
     std::string cause;       // why it is not where it was in the last view that served
@@ -209,6 +219,8 @@ class Replica {
                     const std::string& why, Instant now, ReplicaActions& actions);
   void check_standbys(Instant now, ReplicaActions& actions);
   void place_standbys(Instant now, ReplicaActions& actions);
+  void cannot_follow(uint32_t stage, Instant now);
+  void note_unprotected(Instant now);
   const NodeFacts* standby_node(uint32_t stage) const;
   bool standbys_wait() const;
   ReplicaSpec spec_;
@@ -218,11 +230,12 @@ class Replica {
   std::vector<bool> seat_alive_;  // [seat of view_]
   std::vector<Seat> served_;      // [stage] of the last view that served; empty before the first
   std::vector<Standby> served_standbys_;
-  std::vector<NodeFacts> nodes_;  // in the caller's order: the first is the head
-  std::vector<Stage> stages_;     // [stage]: where it is, or will be
-  std::vector<Stage> standbys_;   // [stage]: who follows it, or will
-  std::vector<Refusal> barred_;   // the node said it cannot
-  std::vector<Refusal> avoided_;  // it failed there since the last view that served
+  std::vector<NodeFacts> nodes_;              // in the caller's order: the first is the head
+  std::vector<Stage> stages_;                 // [stage]: where it is, or will be
+  std::vector<Stage> standbys_;               // [stage]: who follows it, or will
+  std::vector<std::string> standby_trouble_;  // [stage]
+  std::vector<Refusal> barred_;               // the node said it cannot
+  std::vector<Refusal> avoided_;              // it failed there since the last view that served
   std::vector<Leftover> leftovers_;
   std::vector<std::string> undone_;  // [stage]: why its last planned move was undone
   std::deque<Incarnation> dead_;     // stage lives that ended: late news of them counts for nothing
@@ -234,7 +247,7 @@ class Replica {
   std::string stuck_;  // last said; empty when not stuck
   uint32_t faults_ = 0;
   std::vector<ReplicaEvent> history_;
-  uint64_t last_event_ = 0;
+  uint64_t last_event_ = 0, last_attempt_ = 0;
 
   static constexpr size_t kHistoryMax = 64;
   static constexpr size_t kDeadMax = 64;

@@ -112,6 +112,7 @@ PlacementRequest Replica::placement_request() const {
                            .layer_bytes = spec_.layer_bytes,
                            .embedding_bytes = spec_.embedding_bytes,
                            .head_bytes = spec_.head_bytes,
+                           .journal_bytes = spec_.journal_bytes,
                            .layer_cost = spec_.layer_cost,
                            .embedding_cost = spec_.embedding_cost,
                            .head_cost = spec_.head_cost,
@@ -126,11 +127,10 @@ PlacementRequest Replica::placement_request() const {
     if (life.placed() && !must_move(life)) request.kept.push_back({stage, life.node, life.layers});
   }
   // Standbys take room, too.
-  for (const Stage& standby : standbys_) {
+  for (uint32_t stage = 0; stage < standbys_.size(); ++stage) {
+    const Stage& standby = standbys_[stage];
     if (!standby.placed()) continue;
-    uint64_t bytes = standby.layers.count() * spec_.layer_bytes;
-    if (standby.layers.first == 0) bytes += spec_.embedding_bytes;
-    if (standby.layers.last == spec_.layers) bytes += spec_.head_bytes;
+    const uint64_t bytes = stage_bytes(request, stage, standby.layers);
     for (NodeFacts& facts : request.nodes)
       if (facts.node == standby.node) facts.memory_free -= std::min(facts.memory_free, bytes);
   }
@@ -158,10 +158,11 @@ void Replica::assign(const Placement& placement, std::string cause, Instant now,
   life.node = placement.node;
   life.node_incarnation = facts->incarnation;
   life.layers = placement.layers;
+  life.attempt = ++last_attempt_;
   life.since = now;
   life.cause = std::move(cause);
-  actions.push_back(
-      AssignAction{placement.node, facts->incarnation, placement.stage, placement.layers});
+  actions.push_back(AssignAction{placement.node, facts->incarnation, placement.stage,
+                                 placement.layers, false, life.attempt});
 }
 
 // Said once for each reason. A replica that serves is not stuck: it only cannot move.
@@ -220,6 +221,7 @@ void Replica::serve(Instant now, ReplicaActions& actions) {
   leftovers_.clear();
   avoided_.clear();
   stuck_.clear();
+  note_unprotected(now);
   served_ = view_.seats;
   served_standbys_ = view_.standbys;
   for (Stage& life : stages_) life.cause.clear();

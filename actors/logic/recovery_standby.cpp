@@ -45,9 +45,14 @@ ReplicaActions Replica::on_policy(StandbyPolicy policy, Instant now) {
   ReplicaActions actions;
   if (policy == spec_.standby) return actions;
   spec_.standby = policy;
-  note(now, policy == StandbyPolicy::kKv ? "every stage gets a standby" : "no standbys any more");
+  note(now, policy == StandbyPolicy::kNone
+                ? "no standbys any more"
+                : fmt::format("every stage gets a standby ({})", to_string(policy)));
   if (policy == StandbyPolicy::kNone)
-    for (uint32_t stage = 0; stage < standbys_.size(); ++stage) drop_standby(stage, now, actions);
+    for (uint32_t stage = 0; stage < standbys_.size(); ++stage) {
+      drop_standby(stage, now, actions);
+      standby_trouble_[stage].clear();
+    }
   return advance(now, std::move(actions));
 }
 
@@ -95,16 +100,46 @@ void Replica::place_standbys(Instant now, ReplicaActions& actions) {
     Stage& standby = standbys_[stage];
     if (standby.placed() || now < standby.not_before) continue;
     const NodeFacts* node = standby_node(stage);
-    if (node == nullptr) continue;
+    if (node == nullptr) {
+      cannot_follow(stage, now);
+      continue;
+    }
+    standby_trouble_[stage].clear();
     standby = Stage{};
     standby.phase = Stage::Phase::kLoading;
     standby.node = node->node;
     standby.node_incarnation = node->incarnation;
     standby.layers = stages_[stage].layers;
+    standby.attempt = ++last_attempt_;
     standby.since = now;
-    actions.push_back(AssignAction{node->node, node->incarnation, stage, standby.layers, true});
+    actions.push_back(
+        AssignAction{node->node, node->incarnation, stage, standby.layers, true, standby.attempt});
     return;
   }
+}
+
+bool Replica::standby_comes(uint32_t stage) const {
+  return stage < standbys_.size() && standbys_[stage].placed() && !follows(stage);
+}
+
+std::string Replica::standby_trouble(uint32_t stage) const {
+  return stage < standby_trouble_.size() ? standby_trouble_[stage] : std::string{};
+}
+
+// Said once, until one is placed after all.
+void Replica::cannot_follow(uint32_t stage, Instant now) {
+  std::string& trouble = standby_trouble_[stage];
+  if (!trouble.empty()) return;
+  trouble = "no other node has room for a standby";
+  note(now, fmt::format("stage {} is unprotected: {}", stage, trouble));
+}
+
+// A stage that had a standby and has none in the view that serves now.
+void Replica::note_unprotected(Instant now) {
+  if (spec_.standby == StandbyPolicy::kNone) return;
+  for (const Standby& before : served_standbys_)
+    if (!follows(before.stage))
+      note(now, fmt::format("stage {} is unprotected until it has another standby", before.stage));
 }
 
 // Not the stage's own node; if possible none that has a stage beside it, because two adjacent
@@ -137,7 +172,8 @@ const NodeFacts* Replica::standby_node(uint32_t stage) const {
   return best;
 }
 
-// A new view is worth its short pause when a standby has come up and no other is about to.
+// A new view is worth its short pause when a standby has come up, or is to follow in another way,
+// and no other is about to come up.
 bool Replica::standbys_wait() const {
   bool waits = false;
   for (uint32_t stage = 0; stage < standbys_.size(); ++stage) {
@@ -145,13 +181,15 @@ bool Replica::standbys_wait() const {
     if (standby.placed() && !standby.ready()) return false;
     waits = waits || (standby.ready() && !follows(stage));
   }
-  return waits;
+  const auto in_another_way = [&](const Standby& known) { return known.policy != spec_.standby; };
+  return waits || (spec_.standby != StandbyPolicy::kNone &&
+                   std::any_of(view_.standbys.begin(), view_.standbys.end(), in_another_way));
 }
 
 std::vector<Standby> Replica::ready_standbys() const {
   std::vector<Standby> standbys;
   for (uint32_t stage = 0; stage < standbys_.size(); ++stage)
-    if (standbys_[stage].ready()) standbys.push_back({stage, standbys_[stage].seat});
+    if (standbys_[stage].ready()) standbys.push_back({stage, standbys_[stage].seat, spec_.standby});
   return standbys;
 }
 

@@ -10,18 +10,20 @@ StandbyFeed::StandbyFeed(uint32_t batch_rows, uint32_t frame_rows)
 std::vector<FeedRows> StandbyFeed::next(std::span<const FeedLength> held) {
   std::map<SequenceId, uint32_t> known;
   behind_ = 0;
+  uint64_t waiting = 0;  // as KV
   for (const FeedLength& one : held) {
     const uint32_t stored = std::min(watermark(one.sequence), one.length);
     known.emplace(one.sequence, stored);
     behind_ += one.length - stored;
+    waiting += one.kv_until - std::min(stored, one.kv_until);
   }
   stored_ = std::move(known);
   std::vector<FeedRows> rows;
-  if (under_way_ || behind_ < batch_rows_) return rows;
+  if (under_way_ || waiting < batch_rows_) return rows;
   uint32_t room = frame_rows_;
   for (const FeedLength& one : held) {
     const uint32_t stored = stored_.at(one.sequence);
-    const uint32_t taken = std::min(one.length - stored, room);
+    const uint32_t taken = std::min(one.kv_until - std::min(stored, one.kv_until), room);
     if (taken == 0) continue;
     rows.push_back({one.sequence, stored, taken});
     room -= taken;

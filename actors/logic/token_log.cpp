@@ -38,6 +38,12 @@ AppendOutcome TokenLog::append(uint32_t position, uint32_t token, uint64_t logit
   return AppendOutcome::kAppended;
 }
 
+void TokenLog::truncate(uint32_t size) {
+  TROUPE_CHECK(size >= prompt_size_ && size <= tokens_.size(), "the prompt is never in doubt");
+  tokens_.resize(size);
+  digests_.resize(size - prompt_size_);
+}
+
 uint32_t TokenLog::token_at(uint32_t position) const {
   TROUPE_CHECK(position < size(), "only what is in the log is read");
   return tokens_[position];

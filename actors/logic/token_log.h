@@ -26,6 +26,9 @@ class TokenLog {
   // so the next token is already in doubt.
   AppendOutcome append(uint32_t position, uint32_t token, uint64_t logits_digest);
 
+  // Forgets what is behind the first `size` tokens, of which the prompt is part: it is in doubt.
+  void truncate(uint32_t size);
+
   uint32_t size() const { return static_cast<uint32_t>(tokens_.size()); }
   uint32_t prompt_size() const { return prompt_size_; }
   uint32_t generated_size() const { return size() - prompt_size_; }

@@ -25,6 +25,14 @@ enum class DeploymentState : uint8_t {
   kStopped,     // taken down on request
 };
 
+// Of the one who follows a stage, or will.
+enum class StandbyState : uint8_t {
+  kNone,
+  kLoading,  // it is being started; it cannot take the seat yet
+  kFilling,  // it could take the seat, but lacks more than a few rows
+  kReady,    // it could take the seat and lacks a few rows at most
+};
+
 struct NodeStatus {
   std::string id{};
   std::string role{};  // "head" or "worker"
@@ -63,6 +71,8 @@ struct StageStatus {
   std::string move_trouble{};   // why a planned move did not take it away; else empty
   std::string standby{};        // node of who follows it and could take its seat; empty: nobody
   uint64_t standby_behind = 0;  // rows of KV that the standby has not acknowledged
+  StandbyState standby_state = StandbyState::kNone;
+  std::string standby_trouble{};  // why it has none and none is being started; else empty
 };
 
 struct BatcherStatus {
@@ -88,6 +98,7 @@ struct DeploymentStatus {
   std::vector<StageStatus> stages{};  // [stage]
   BatcherStatus batcher{};
   StandbyPolicy standby_policy = StandbyPolicy::kNone;
+  uint32_t unprotected = 0;  // stages that shall have a standby and have none that could step in
 };
 
 struct ClusterEvent {
@@ -113,6 +124,20 @@ inline const char* to_string(NodeState state) {
       return "suspect";
     case NodeState::kDead:
       return "dead";
+  }
+  return "unknown";
+}
+
+inline const char* to_string(StandbyState state) {
+  switch (state) {
+    case StandbyState::kNone:
+      return "none";
+    case StandbyState::kLoading:
+      return "loading";
+    case StandbyState::kFilling:
+      return "filling";
+    case StandbyState::kReady:
+      return "ready";
   }
   return "unknown";
 }

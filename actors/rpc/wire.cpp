@@ -170,9 +170,9 @@ void write(const FaultCall& call, schema::Fault::Builder to) {
 
 Result<StandbyCall> read(schema::Session::SetStandbyParams::Reader from) {
   const auto policy = number_of(from.getPolicy());
-  if (policy > number_of(StandbyPolicy::kKv))
+  if (policy > number_of(StandbyPolicy::kInput))
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("standby policy {}, known are 0 to 1", policy)};
+                 fmt::format("standby policy {}, known are 0 to 2", policy)};
   StandbyCall call{text(from.getModel()), static_cast<StandbyPolicy>(policy)};
   TROUPE_TRY_VOID(validate(call));
   return call;

@@ -68,6 +68,8 @@ void write(const StageStatus& stage, schema::StageStatus::Builder to) {
   to.setMoveTrouble(view(stage.move_trouble));
   to.setStandby(view(stage.standby));
   to.setStandbyBehind(stage.standby_behind);
+  to.setStandbyState(static_cast<schema::StandbyState>(stage.standby_state));
+  to.setStandbyTrouble(view(stage.standby_trouble));
 }
 
 StageStatus read(schema::StageStatus::Reader from) {
@@ -94,6 +96,11 @@ StageStatus read(schema::StageStatus::Reader from) {
   stage.move_trouble = text(from.getMoveTrouble());
   stage.standby = text(from.getStandby());
   stage.standby_behind = from.getStandbyBehind();
+  // One that this program does not know protects nobody as far as it can tell.
+  stage.standby_state = from.getStandbyState() <= schema::StandbyState::READY
+                            ? static_cast<StandbyState>(from.getStandbyState())
+                            : StandbyState::kLoading;
+  stage.standby_trouble = text(from.getStandbyTrouble());
   return stage;
 }
 
@@ -142,6 +149,7 @@ void write(const DeploymentStatus& deployment, schema::DeploymentStatus::Builder
   write_all(deployment.stages, to.initStages(list_size(deployment.stages.size())), &write);
   write(deployment.batcher, to.initBatcher());
   to.setStandbyPolicy(static_cast<schema::StandbyPolicy>(deployment.standby_policy));
+  to.setUnprotected(deployment.unprotected);
 }
 
 DeploymentStatus read(schema::DeploymentStatus::Reader from) {
@@ -153,8 +161,9 @@ DeploymentStatus read(schema::DeploymentStatus::Reader from) {
                          ? static_cast<DeploymentState>(from.getState())
                          : DeploymentState::kLoading;
   deployment.detail = text(from.getDetail());
-  if (from.getStandbyPolicy() == schema::StandbyPolicy::KV)
-    deployment.standby_policy = StandbyPolicy::kKv;
+  if (from.getStandbyPolicy() <= schema::StandbyPolicy::INPUT)
+    deployment.standby_policy = static_cast<StandbyPolicy>(from.getStandbyPolicy());
+  deployment.unprotected = from.getUnprotected();
   deployment.view = from.getView();
   for (const auto stage : from.getStages()) deployment.stages.push_back(read(stage));
   deployment.batcher = read(from.getBatcher());

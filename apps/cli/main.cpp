@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_undrain(app, exit_code);
   add_move(app, exit_code);
   add_standby(app, exit_code);
+  add_inject(app, exit_code);
   add_down(app, exit_code);
   add_pull(app, exit_code);
   add_version(app, exit_code);

@@ -106,6 +106,34 @@ MoveVerdict judge_move(const ClusterStatus& status, const MoveCall& call) {
                                      whereabouts(*stage))};
 }
 
+size_t stages_followed(const DeploymentStatus& deployment) {
+  return static_cast<size_t>(
+      std::count_if(deployment.stages.begin(), deployment.stages.end(),
+                    [](const StageStatus& stage) { return !stage.standby.empty(); }));
+}
+
+MoveVerdict judge_standby(const ClusterStatus& status, const StandbyCall& call) {
+  const DeploymentStatus* const deployment = deployment_of(status, call.model);
+  if (deployment == nullptr || is_over(*deployment))
+    return {Kind::kFailed,
+            deployment == nullptr ? "there is no such model any more" : not_serving(*deployment)};
+  if (deployment->standby_policy != call.policy)
+    return {Kind::kFailed, fmt::format("the policy is {} now: somebody else set it, or the head "
+                                       "started anew and goes by its configuration",
+                                       to_string(deployment->standby_policy))};
+  if (deployment->state != DeploymentState::kServing)
+    return {Kind::kGoing, not_serving(*deployment)};
+  const bool wanted = call.policy != StandbyPolicy::kNone;
+  const bool settled = std::all_of(deployment->stages.begin(), deployment->stages.end(),
+                                   [&](const StageStatus& stage) {
+                                     const bool followed = !stage.standby.empty();
+                                     return followed == wanted || !stage.standby_trouble.empty();
+                                   });
+  return {settled ? Kind::kDone : Kind::kGoing,
+          fmt::format("{} of {} stages have a standby", stages_followed(*deployment),
+                      deployment->stages.size())};
+}
+
 Result<ClusterStatus> wait_for(Client& client, Duration deadline, ProgressLine& progress,
                                const std::function<MoveVerdict(const ClusterStatus&)>& judge) {
   const Instant until = steady_now() + deadline;

@@ -1,5 +1,5 @@
-// Waiting for what `troupe drain` and `troupe move` have ordered: the cluster answers as soon as it
-// has begun, and its status shows the rest.
+// Waiting for what `troupe drain`, `troupe move` and `troupe standby` have ordered: the cluster
+// answers as soon as it has begun, and its status shows the rest.
 #pragma once
 
 #include <functional>
@@ -23,6 +23,12 @@ struct MoveVerdict {
 MoveVerdict judge_drain(const ClusterStatus& status, const NodeId& node);
 // Done when the cluster serves with the stage there, failed when the move was undone.
 MoveVerdict judge_move(const ClusterStatus& status, const MoveCall& call);
+
+// Done when the cluster serves and every stage that can have a standby has one (or none has, if
+// that is the policy). Failed when the policy is another by now.
+MoveVerdict judge_standby(const ClusterStatus& status, const StandbyCall& call);
+// Stages of which a standby could take the seat.
+size_t stages_followed(const DeploymentStatus& deployment);
 
 // The deployment a name means, empty: the first; null if there is none.
 const DeploymentStatus* deployment_of(const ClusterStatus& status, const std::string& name);

@@ -45,7 +45,9 @@ Json stage_json(const StageStatus& stage) {
           {"moving_to", stage.moving_to},
           {"move_trouble", stage.move_trouble},
           {"standby", stage.standby},
-          {"standby_behind", stage.standby_behind}};
+          {"standby_state", to_string(stage.standby_state)},
+          {"standby_behind", stage.standby_behind},
+          {"standby_trouble", stage.standby_trouble}};
 }
 
 Json batcher_json(const BatcherStatus& batcher) {
@@ -71,7 +73,8 @@ Json deployment_json(const DeploymentStatus& deployment) {
           {"view", deployment.view},
           {"stages", std::move(stages)},
           {"batcher", batcher_json(deployment.batcher)},
-          {"standby_policy", to_string(deployment.standby_policy)}};
+          {"standby_policy", to_string(deployment.standby_policy)},
+          {"unprotected", deployment.unprotected}};
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <ctime>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/cli/status_report.h"
 #include "apps/cli/terminal.h"
@@ -83,12 +86,19 @@ std::string drains_text(const ClusterStatus& status) {
   return text;
 }
 
-// Who follows the stage: "node-3", "node-3 (204 behind)".
+// 1234567 -> "1,234,567".
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t left = text.size(); left > 3;) text.insert(left -= 3, ",");
+  return text;
+}
+
+// Who follows the stage: "node-3", "node-3 (1,204 behind)".
 std::string standby_text(const StageStatus& stage) {
-  if (stage.standby.empty()) return "-";
-  return stage.standby_behind == 0
-             ? printable(stage.standby)
-             : fmt::format("{} ({} behind)", printable(stage.standby), stage.standby_behind);
+  if (stage.standby.empty()) return stage.standby_state == StandbyState::kLoading ? "loading" : "-";
+  return stage.standby_behind == 0 ? printable(stage.standby)
+                                   : fmt::format("{} ({} behind)", printable(stage.standby),
+                                                 grouped(stage.standby_behind));
 }
 
 std::string stages_text(const DeploymentStatus& deployment) {
@@ -127,19 +137,6 @@ std::string stages_text(const DeploymentStatus& deployment) {
   return table.empty() ? "  no stages yet\n" : table.text("  ");
 }
 
-// A stage without a standby costs a longer pause when it is lost; people want to know.
-std::string unprotected_text(const DeploymentStatus& deployment) {
-  if (deployment.standby_policy == StandbyPolicy::kNone) return {};
-  std::string stages;
-  for (const StageStatus& stage : deployment.stages)
-    if (stage.standby.empty())
-      stages += fmt::format("{}{}", stages.empty() ? "" : ", ", stage.index);
-  if (stages.empty()) return {};
-  return "  " +
-         styled(fmt::format("unprotected for now (no standby): stage {}", stages), Style::kWarn) +
-         "\n";
-}
-
 std::string deployment_text(const DeploymentStatus& deployment) {
   std::string text =
       fmt::format("{}  {}  view {}", styled(printable(deployment.name), Style::kStrong),
@@ -147,7 +144,7 @@ std::string deployment_text(const DeploymentStatus& deployment) {
   if (!deployment.detail.empty()) text += fmt::format("  {}", printable(deployment.detail));
   const BatcherStatus& batcher = deployment.batcher;
   text += fmt::format("\n{}", stages_text(deployment));
-  text += unprotected_text(deployment);
+  text += unprotected_text(deployment, "  ");
   text += fmt::format(
       "  {} running, {} waiting; {:.1f} tokens/s; {} of {} KV blocks; {} tokens generated, {} "
       "computed again after failures\n",
@@ -175,6 +172,38 @@ std::string events_text(const ClusterStatus& status) {
 
 const char* state_text(const NodeStatus& node) {
   return node.draining && node.state == NodeState::kAlive ? "draining" : to_string(node.state);
+}
+
+// A stage without a standby costs a longer pause when it is lost; people want to know.
+std::string unprotected_text(const DeploymentStatus& deployment, const std::string& indent) {
+  if (deployment.standby_policy == StandbyPolicy::kNone) return {};
+  struct Group {
+    std::string trouble, stages;
+    bool several = false;
+  };
+  std::vector<Group> groups;
+  for (const StageStatus& stage : deployment.stages) {
+    if (!stage.standby.empty()) continue;
+    const auto same = [&](const Group& group) { return group.trouble == stage.standby_trouble; };
+    const auto known = std::find_if(groups.begin(), groups.end(), same);
+    if (known == groups.end()) {
+      groups.push_back({stage.standby_trouble, std::to_string(stage.index)});
+    } else {
+      known->stages += fmt::format(", {}", stage.index);
+      known->several = true;
+    }
+  }
+  std::string text;
+  for (const Group& group : groups) {
+    // Without a reason one is on its way, or will be looked for.
+    const std::string line =
+        group.trouble.empty()
+            ? fmt::format("unprotected for now (no standby): stage {}", group.stages)
+            : fmt::format("{} {} {} unprotected: {}", group.several ? "stages" : "stage",
+                          group.stages, group.several ? "are" : "is", printable(group.trouble));
+    text += indent + styled(line, Style::kWarn) + "\n";
+  }
+  return text;
 }
 
 std::string status_text(const ClusterStatus& status) {

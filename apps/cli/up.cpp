@@ -35,6 +35,7 @@ NodeConfig common_config(const UpOptions& options, const std::string& model_path
   config.deployment.stages = options.stages == 0 ? options.nodes : options.stages;
   config.deployment.nodes_expected = options.nodes;
   config.allow_fault_injection = options.allow_fault_injection;
+  config.node.realtime = options.realtime;
   config.log.level = options.log_level;
   return config;
 }
@@ -101,6 +102,19 @@ std::string deployment_name(const std::string& model) {
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '-';
   return name.empty() ? "model" : name;
+}
+
+// The configuration's own reader, so that the flag takes what the file takes.
+Result<uint64_t> parse_bytes(const std::string& text) {
+  const ConfigOverride settings[] = {
+      {"cluster.id", "0000000000000001"}, {"node.id", "any"},      {"node.role", "worker"},
+      {"node.head", "127.0.0.1:1"},       {"node.state", "/none"}, {"deployment.journal", text}};
+  const Result<NodeConfig> config = parse_config("", "troupe up", settings);
+  if (config.ok()) return config.value().deployment.journal_bytes;
+  Error why = config.error();
+  const size_t seen = why.message.find('"');  // before it is the setting's name
+  if (seen != std::string::npos) why.message.erase(0, seen);
+  return why;
 }
 
 Result<ClusterRecord> write_cluster(const UpOptions& options, const std::string& model_path) {
@@ -187,6 +201,8 @@ Result<std::vector<uint32_t>> parse_layer_split(const std::string& text) {
 struct UpCommand {
   UpOptions options;
   std::string layer_split, isolation = "process", log_level = "info", standby = "none";
+  std::string journal = fmt::format("{}MiB", DeploymentConfig{}.journal_bytes >> 20);
+  bool no_realtime = false;
 };
 
 int parse_and_up(UpCommand& command) {
@@ -201,7 +217,11 @@ int parse_and_up(UpCommand& command) {
   const Result<LogLevel> level = parse_log_level(command.log_level);
   if (!level.ok()) return report_usage(level.error().message);
   options.log_level = level.value();
-  options.deployment.standby = command.standby == "kv" ? StandbyPolicy::kKv : StandbyPolicy::kNone;
+  options.deployment.standby = standby_policy(command.standby).value_or(StandbyPolicy::kNone);
+  const Result<uint64_t> journal = parse_bytes(command.journal);
+  if (!journal.ok()) return report_usage("--journal " + journal.error().message);
+  options.deployment.journal_bytes = journal.value();
+  options.realtime = !command.no_realtime;
   return up(options);
 }
 
@@ -227,9 +247,17 @@ void add_deployment_options(CLI::App& app, UpCommand& command) {
       ->check(CLI::IsMember({"auto", "avx2", "reference"}))
       ->capture_default_str();
   app.add_option("--standby", command.standby,
-                 "none, or kv: a standby of each stage on another node follows its KV cache and\n"
-                 "takes its seat when it is lost; takes the memory of every stage twice")
-      ->check(CLI::IsMember({"none", "kv"}))
+                 "none, kv or input. kv: a standby of each stage on another node follows its KV\n"
+                 "cache and takes its seat at once when it is lost; costs the memory of every\n"
+                 "stage once more and some per cent of its time. input: it executes everything,\n"
+                 "too, and what only one of the two computed is shown to nobody.\n"
+                 "troupe standby changes it later")
+      ->check(CLI::IsMember({"none", "kv", "input"}))
+      ->capture_default_str();
+  app.add_option("--journal", command.journal,
+                 "Memory in which a stage keeps what it sent on, for example 64MiB: a stage that\n"
+                 "was lost catches up from it. With less, or 0, the stages before it compute\n"
+                 "again what it lacks")
       ->capture_default_str();
   app.add_option("--isolation", command.isolation,
                  "process: each stage in a process of its own; thread: inside its daemon")
@@ -255,6 +283,11 @@ void add_up(CLI::App& app, int& exit_code) {
   command->add_option("--timeout", options.timeout_seconds, "Seconds until it must serve")
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
+  command->add_flag(
+      "--no-realtime", state->no_realtime,
+      "Keep the daemons' threads that beat and pass messages on at ordinary\n"
+      "priority. Nothing then goes before other programs; but where all cores\n"
+      "compute, a hop waits for milliseconds, and a late beat looks like a dead node");
   command->add_option("--log-level", state->log_level, "debug, info, warning or error")
       ->capture_default_str();
   command->add_flag("--allow-fault-injection", options.allow_fault_injection,

@@ -21,12 +21,16 @@ struct UpOptions {
   uint32_t port = 7420;
   double timeout_seconds = 300;
   bool allow_fault_injection = false;
+  bool realtime = true;  // the nodes' node.realtime
   LogLevel log_level = LogLevel::kInfo;
   DeploymentConfig deployment;  // model, name, stages and nodes_expected are set from the above
 };
 
 // A name for people and requests: the built-in one, else the file's.
 std::string deployment_name(const std::string& model);
+
+// As the configuration reads it: "1048576", "64MiB". Errors: kInvalidArgument.
+Result<uint64_t> parse_bytes(const std::string& text);
 
 // Checks that nothing is in the way and writes each node's folder; starts and records nothing.
 // Errors: kAlreadyExists (cluster running, port in use), kInvalidArgument (the configuration's own

@@ -200,6 +200,13 @@ Result<void> Client::inject_fault(const FaultCall& call) {
       {.repeatable = false});
 }
 
+Result<void> Client::inject_fault(const std::string& model, uint32_t stage,
+                                  const std::string& fault) {
+  // An empty text would be taken as "as kind says".
+  if (fault.empty()) return Error{ErrorCode::kInvalidArgument, "the fault is empty"};
+  return inject_fault(FaultCall{.model = model, .stage = stage, .text = fault});
+}
+
 Result<void> Client::shutdown(const ShutdownCall& call) {
   const auto drain = std::chrono::duration_cast<std::chrono::milliseconds>(call.drain_max).count();
   if (drain < 0) return Error{ErrorCode::kInvalidArgument, "a negative time to drain"};

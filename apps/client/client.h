@@ -84,7 +84,11 @@ class Client {
   Result<void> drain(const DrainCall& call);
   Result<void> move(const MoveCall& call);
   Result<void> set_standby(const StandbyCall& call);
+  // Errors: kInvalidArgument (it is not allowed there, or there is no such fault: the message says
+  // which there are), kNotFound (no such model or stage). Not repeated when its answer is lost.
   Result<void> inject_fault(const FaultCall& call);
+  // `fault` as actors/dataplane/fault_points.h takes it, "kill@computed+3".
+  Result<void> inject_fault(const std::string& model, uint32_t stage, const std::string& fault);
   Result<void> shutdown(const ShutdownCall& call);
 
  private:

@@ -155,7 +155,9 @@ void read_deployment(ConfigSection section, const NodeConfig& config, bool split
   section.number("rows_max", into.rows_max, 1, 8192);
   section.number("prefill_chunk", into.prefill_chunk, 1, 8192);
   section.choice("standby", into.standby,
-                 {{"none", StandbyPolicy::kNone}, {"kv", StandbyPolicy::kKv}});
+                 {{"none", StandbyPolicy::kNone},
+                  {"kv", StandbyPolicy::kKv},
+                  {"input", StandbyPolicy::kInput}});
   section.bytes("journal", into.journal_bytes);
   if (into.prefill_chunk > into.rows_max)
     section.wrong("prefill_chunk", fmt::format("{} does not fit into a micro-batch of rows_max {}",

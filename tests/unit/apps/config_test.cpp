@@ -14,13 +14,14 @@ namespace {
 
 constexpr const char* kFull = R"(
 cluster: {id: "0123456789abcdef", name: tests}
-node: {id: node-1, role: head, listen: "127.0.0.1:7420", state: /var/lib/troupe, memory: 3GiB}
+node: {id: node-1, role: head, listen: "127.0.0.1:7420", state: /var/lib/troupe, memory: 3GiB,
+       realtime: false}
 rpc: {listen: "127.0.0.1:7421"}
 transport: {kind: ucx, interface: lo, port_range: "31800-31899"}
 deployment: {model: /models/a.gguf, name: demo, stages: 3, nodes_expected: 2,
              layer_split: [0, 10, 20],
              context: 4096, streams: 7, threads: 2, kernels: reference, isolation: thread,
-             prefill_chunk: 16, rows_max: 99}
+             prefill_chunk: 16, rows_max: 99, standby: kv, journal: 64MiB}
 log: {level: debug, file: /var/log/troupe.log}
 faults: {allow_injection: true}
 limits: {waiting_max: 5, clients_max: 6, prompt_bytes_max: 700, drain_deadline: 250ms}
@@ -56,6 +57,7 @@ void check_equal_full(const NodeConfig& c) {
   BOOST_TEST(c.node.head == "");
   BOOST_TEST(c.node.state == "/var/lib/troupe");
   BOOST_TEST(c.node.memory_bytes == uint64_t{3} << 30);
+  BOOST_TEST(!c.node.realtime);
   BOOST_TEST(c.rpc.listen == "127.0.0.1:7421");
   BOOST_TEST((c.transport.kind == TransportKind::kUcx));
   BOOST_TEST(c.transport.interface == "lo");
@@ -73,6 +75,8 @@ void check_equal_full(const NodeConfig& c) {
   BOOST_TEST((c.deployment.isolation == Isolation::kThread));
   BOOST_TEST(c.deployment.prefill_chunk == 16U);
   BOOST_TEST(c.deployment.rows_max == 99U);
+  BOOST_TEST((c.deployment.standby == StandbyPolicy::kKv));
+  BOOST_TEST(c.deployment.journal_bytes == uint64_t{64} << 20);
   BOOST_TEST((c.log.level == LogLevel::kDebug));
   BOOST_TEST(c.log.file == "/var/log/troupe.log");
   BOOST_TEST(c.allow_fault_injection);
@@ -110,6 +114,20 @@ BOOST_AUTO_TEST_CASE(a_worker_needs_no_deployment_and_gets_defaults) {
   BOOST_TEST(config.node.memory_bytes == 0U);
   BOOST_TEST(config.node.listen == "");
   BOOST_TEST((config.deployment.isolation == Isolation::kProcess));
+  BOOST_TEST(config.node.realtime);
+  BOOST_TEST((config.deployment.standby == StandbyPolicy::kNone));
+  BOOST_TEST(config.deployment.journal_bytes == uint64_t{256} << 20);
+}
+
+BOOST_AUTO_TEST_CASE(a_journal_may_be_nothing_or_more_than_there_is) {
+  for (const auto& [text, bytes] : {std::pair<const char*, uint64_t>{"0", 0},
+                                    {"1048577", 1048577},
+                                    {"3KiB", 3072},
+                                    {"16777215TiB", uint64_t{16777215} << 40}}) {
+    const NodeConfig config = read(kFull, {{"deployment.journal", text}});
+    BOOST_TEST(config.deployment.journal_bytes == bytes, text);
+    BOOST_TEST(read(write_config(config)).deployment.journal_bytes == bytes, text);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(names_a_deployment_after_its_file) {

@@ -1,4 +1,4 @@
-// What `troupe drain` and `troupe move` make of a cluster's status.
+// What `troupe drain`, `troupe move` and `troupe standby` make of a cluster's status.
 #include "apps/cli/planned_moves.h"
 
 #include <boost/test/unit_test.hpp>
@@ -46,6 +46,9 @@ struct Example {
   std::string drain() const { return text(judge_drain(status, "node-2")); }
   std::string move(const std::string& model = "") const {
     return text(judge_move(status, {model, 1, "node-3"}));
+  }
+  std::string standby(StandbyPolicy policy) const {
+    return text(judge_standby(status, {"", policy}));
   }
 };
 
@@ -112,6 +115,43 @@ BOOST_AUTO_TEST_CASE(a_successor_that_outlives_its_predecessor_is_waited_for) {
   deployment.state = DeploymentState::kRecovering;
   deployment.detail = "loading";
   BOOST_TEST(move() == "going: demo is recovering: loading");
+}
+
+BOOST_AUTO_TEST_CASE(standbys_are_waited_for_where_they_can_be) {
+  deployment.standby_policy = StandbyPolicy::kKv;
+  BOOST_TEST(standby(StandbyPolicy::kKv) == "going: 0 of 2 stages have a standby");
+  deployment.stages[0].standby = "node-2";
+  stage.standby_state = StandbyState::kLoading;
+  BOOST_TEST(standby(StandbyPolicy::kKv) == "going: 1 of 2 stages have a standby");
+  // One that nobody has room for is not waited for.
+  stage.standby_state = StandbyState::kNone;
+  stage.standby_trouble = "no node with room for a standby";
+  BOOST_TEST(standby(StandbyPolicy::kKv) == "done: 1 of 2 stages have a standby");
+  stage.standby_trouble.clear();
+  stage.standby = "node-3";
+  stage.standby_state = StandbyState::kFilling;
+  BOOST_TEST(standby(StandbyPolicy::kKv) == "done: 2 of 2 stages have a standby");
+  BOOST_TEST(stages_followed(deployment) == 2U);
+  deployment.state = DeploymentState::kRecovering;
+  BOOST_TEST(standby(StandbyPolicy::kKv) == "going: demo is recovering");
+}
+
+BOOST_AUTO_TEST_CASE(no_standbys_is_reached_when_the_last_has_gone) {
+  deployment.stages[0].standby = "node-2";
+  BOOST_TEST(standby(StandbyPolicy::kNone) == "going: 1 of 2 stages have a standby");
+  deployment.stages[0].standby.clear();
+  BOOST_TEST(standby(StandbyPolicy::kNone) == "done: 0 of 2 stages have a standby");
+}
+
+BOOST_AUTO_TEST_CASE(a_policy_that_is_another_by_now_has_failed) {
+  BOOST_TEST(standby(StandbyPolicy::kKv) ==
+             "failed: the policy is none now: somebody else set it, or the head started anew and "
+             "goes by its configuration");
+  deployment.state = DeploymentState::kFailed;
+  deployment.detail = "no such file";
+  BOOST_TEST(standby(StandbyPolicy::kNone) == "failed: demo is failed: no such file");
+  status.deployments.clear();
+  BOOST_TEST(standby(StandbyPolicy::kKv) == "failed: there is no such model any more");
 }
 
 BOOST_AUTO_TEST_CASE(a_move_that_was_undone_has_failed) {

@@ -72,6 +72,51 @@ BOOST_AUTO_TEST_CASE(shows_who_stands_by_only_if_somebody_shall) {
   BOOST_TEST(document["deployments"][0]["stages"][0]["standby"] == "");
 }
 
+BOOST_AUTO_TEST_CASE(says_which_stages_are_unprotected_and_why) {
+  ClusterStatus status = example();
+  DeploymentStatus& deployment = status.deployments[0];
+  deployment.standby_policy = StandbyPolicy::kKv;
+  deployment.stages.assign(5, deployment.stages[0]);
+  for (uint32_t index = 0; index < 5; ++index) deployment.stages[index].index = index;
+  deployment.stages[0].standby = "node-3";
+  deployment.stages[0].standby_behind = 1234567;
+  deployment.stages[0].standby_state = StandbyState::kFilling;
+  deployment.stages[1].standby_state = StandbyState::kLoading;
+  deployment.stages[2].standby_trouble = "no node with room \033for a standby";
+  deployment.stages[3].standby_trouble = "another reason";
+  deployment.stages[4].standby_trouble = "another reason";
+  deployment.unprotected = 4;
+  BOOST_TEST(unprotected_text(deployment, "> ") ==
+             "> unprotected for now (no standby): stage 1\n"
+             "> stage 2 is unprotected: no node with room \\x1bfor a standby\n"
+             "> stages 3, 4 are unprotected: another reason\n");
+  const std::string text = status_text(status);
+  for (const char* words : {"node-3 (1,234,567 behind)", "loading", "\n  stage 2 is unprotected: "})
+    BOOST_TEST(text.find(words) != std::string::npos, words);
+  const nlohmann::ordered_json document = status_json(status)["deployments"][0];
+  BOOST_TEST(document["unprotected"] == 4);
+  BOOST_TEST(document["stages"][0]["standby_state"] == "filling");
+  BOOST_TEST(document["stages"][1]["standby_state"] == "loading");
+  BOOST_TEST(document["stages"][2]["standby_state"] == "none");
+  BOOST_TEST(document["stages"][3]["standby_trouble"] == "another reason");
+  deployment.standby_policy = StandbyPolicy::kNone;
+  BOOST_TEST(unprotected_text(deployment, "") == "");
+}
+
+BOOST_AUTO_TEST_CASE(numbers_of_rows_are_grouped_by_thousands) {
+  ClusterStatus status = example();
+  status.deployments[0].standby_policy = StandbyPolicy::kKv;
+  StageStatus& stage = status.deployments[0].stages[0];
+  stage.standby = "n";
+  for (const auto& [rows, words] : {std::pair<uint64_t, const char*>{999, "n (999 behind)"},
+                                    {1000, "n (1,000 behind)"},
+                                    {999999, "n (999,999 behind)"},
+                                    {1000000, "n (1,000,000 behind)"}}) {
+    stage.standby_behind = rows;
+    BOOST_TEST(status_text(status).find(words) != std::string::npos, words);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(shows_what_drains_where_it_goes_and_why_not) {
   ClusterStatus status = example();
   status.nodes[0].state = NodeState::kAlive;

@@ -49,6 +49,38 @@ BOOST_AUTO_TEST_CASE(writes_a_head_and_workers_that_agree) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(tells_every_node_of_standbys_journals_and_priorities) {
+  options.nodes = 2;
+  const auto written = [&](size_t node) {
+    return load_config(write_cluster(options, "/m.gguf").value().daemons[node].config()).value();
+  };
+  BOOST_TEST((written(0).deployment.standby == StandbyPolicy::kNone));
+  BOOST_TEST(written(0).deployment.journal_bytes == DeploymentConfig{}.journal_bytes);
+  BOOST_TEST(written(0).node.realtime);
+  options.deployment.standby = StandbyPolicy::kKv;
+  options.deployment.journal_bytes = parse_bytes("3MiB").value();
+  options.realtime = false;
+  for (const size_t node : {size_t{0}, size_t{1}}) {
+    BOOST_TEST((written(node).deployment.standby == StandbyPolicy::kKv));
+    BOOST_TEST(written(node).deployment.journal_bytes == uint64_t{3} << 20);
+    BOOST_TEST(!written(node).node.realtime);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(reads_bytes_as_the_configuration_does) {
+  BOOST_TEST(parse_bytes("0").value() == 0U);
+  BOOST_TEST(parse_bytes("65").value() == 65U);
+  BOOST_TEST(parse_bytes("2GiB").value() == uint64_t{2} << 30);
+  for (const char* bad : {"", "64MB", "-1", "1e6", "MiB", "~", "1 2"}) {
+    const Result<uint64_t> bytes = parse_bytes(bad);
+    BOOST_TEST(!bytes.ok(), bad);
+    if (!bytes.ok())
+      BOOST_TEST(bytes.error().message ==
+                 "\"" + std::string(bad) +
+                     "\" must be a number of bytes, for example 1048576, 512MiB or 8GiB");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(refuses_a_split_that_does_not_fit) {
   options.nodes = 2;
   options.deployment.layer_split = {0, 20, 10};

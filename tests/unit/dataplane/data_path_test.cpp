@@ -7,149 +7,17 @@
 #include <vector>
 
 #include "actors/dataplane/fault_points.h"
-#include "actors/dataplane/frame_router.h"
-#include "actors/dataplane/stage_port.h"
-#include "transport/loopback.h"
+#include "tests/unit/dataplane/scene.h"
 
 namespace troupe {
 namespace {
 
-// Holds positions of sequences; a row of output is four bytes of the row's position, a row of KV
-// four bytes of the same.
-class FakeProgram final : public StageProgram {
- public:
-  Result<StageOutput> run(const MicroBatch& batch, std::span<const uint32_t>,
-                          const SharedBuffer&) override {
-    for (const Segment& segment : batch.segments)
-      if (segment.position > held[segment.sequence]) return Error{ErrorCode::kConflict, "a gap"};
-    StageOutput output;
-    output.hidden = SharedBuffer::allocate(batch.rows() * 4);
-    auto* row = reinterpret_cast<uint32_t*>(output.hidden.mutable_data());
-    for (const Segment& segment : batch.segments) {
-      for (uint32_t r = 0; r < segment.rows; ++r) *row++ = segment.position + r;
-      uint32_t& length = held[segment.sequence];
-      length = std::max(length, segment.position + segment.rows);
-      if (segment.sample) output.sampled.push_back({segment.sequence, length, 7, 1});
-    }
-    for (const SequenceId sequence : batch.released) held.erase(sequence);
-    ++runs;
-    return output;
-  }
-  void reset() override { held.clear(); }
-  uint32_t kv_length(SequenceId sequence) const override {
-    const auto found = held.find(sequence);
-    return found == held.end() ? 0 : found->second;
-  }
-  std::vector<SequenceHolding> holdings() const override {
-    std::vector<SequenceHolding> all;
-    for (const auto& [sequence, length] : held) all.push_back({sequence, length, {3}});
-    return all;
-  }
-  uint32_t kv_row_bytes() const override { return 4; }
-  Result<SharedBuffer> read_kv(std::span<const Segment> segments) const override {
-    size_t rows = 0;
-    for (const Segment& segment : segments) rows += segment.rows;
-    SharedBuffer bytes = SharedBuffer::allocate(rows * 4);
-    auto* row = reinterpret_cast<uint32_t*>(bytes.mutable_data());
-    for (const Segment& segment : segments)
-      for (uint32_t r = 0; r < segment.rows; ++r) *row++ = segment.position + r;
-    return bytes;
-  }
-  Result<void> write_kv(std::span<const Segment> segments, ByteSpan rows) override {
-    const auto* row = reinterpret_cast<const uint32_t*>(rows.data());
-    for (const Segment& segment : segments) {
-      if (segment.position > held[segment.sequence]) return Error{ErrorCode::kConflict, "a gap"};
-      for (uint32_t r = 0; r < segment.rows; ++r)
-        if (*row++ != segment.position + r) return Error{ErrorCode::kInternal, "wrong rows"};
-      held[segment.sequence] = std::max(held[segment.sequence], segment.position + segment.rows);
-    }
-    return {};
-  }
-  StageMemory memory() const override { return {}; }
-
-  std::map<SequenceId, uint32_t> held;
-  int runs = 0;
-};
-
-class Collected final : public FrameSink {
- public:
-  void on_frame(FramePtr frame) override { frames.push_back(std::move(frame)); }
-  std::vector<FramePtr> frames;
-};
-
-// One process: everything at one address.
-struct Process {
-  LoopbackHub hub{LoopbackPump::kByHand};
-  std::shared_ptr<FrameRouter> router = std::make_shared<FrameRouter>();
-  std::shared_ptr<Transport> transport = hub.attach(*router);
-  Process() { router->attach(transport); }
-  ~Process() { router->detach(); }
-
-  void pump() {
-    while (hub.pump() > 0) {
-    }
-  }
-  std::shared_ptr<Collected> listen(uint64_t incarnation) {
-    auto sink = std::make_shared<Collected>();
-    router->bind(Incarnation{incarnation}, sink);
-    return sink;
-  }
-};
-
-constexpr uint64_t kBatcher = 1;
-uint64_t life(uint32_t stage) {
-  return 10 + stage;
-}
-
-struct Stage {
-  std::shared_ptr<StagePort> port;
-  FakeProgram* program = nullptr;
-  int struck = 0;
-
-  Stage(Process& process, uint32_t stage, uint32_t stages, uint64_t incarnation,
-        uint64_t journal = 1 << 20) {
-    port = std::make_shared<StagePort>(StagePortOptions{.deployment = "d",
-                                                        .stage = stage,
-                                                        .stages = stages,
-                                                        .incarnation = Incarnation{incarnation},
-                                                        .batcher = {},
-                                                        .router = process.router,
-                                                        .journal_bytes_max = journal,
-                                                        .struck = [this] { ++struck; }});
-    port->attach(inline_compute()(stage, port->events([](Result<StageMemory>) {})));
-    auto made = std::make_unique<FakeProgram>();
-    program = made.get();
-    port->load([&made]() -> Result<std::unique_ptr<StageProgram>> {
-      return std::unique_ptr<StageProgram>(std::move(made));
-    });
-    process.router->bind(Incarnation{incarnation}, port);
-  }
-  ~Stage() { port->close(); }
-
-  Result<StageHeld> set(const View& view) {
-    Result<StageHeld> outcome = Error{ErrorCode::kInternal, "no answer"};
-    port->set_view(view, [&](Result<StageHeld> held) { outcome = std::move(held); });
-    return outcome;
-  }
-};
-
-View view_of(Process& process, uint64_t number, std::vector<uint64_t> seats,
-             uint64_t batcher = kBatcher) {
-  View view{.deployment = "d",
-            .number = {number},
-            .batcher = {batcher},
-            .batcher_address = process.transport->address(),
-            .seats = {},
-            .standbys = {}};
-  for (const uint64_t seat : seats)
-    view.seats.push_back({.node = "n",
-                          .node_incarnation = {1},
-                          .incarnation = {seat},
-                          .layers = {},
-                          .data_address = process.transport->address(),
-                          .process = 0});
-  return view;
-}
+using test::Collected;
+using test::kBatcher;
+using test::life;
+using test::Process;
+using test::Stage;
+using test::view_of;
 
 FramePtr frame_to(uint64_t view, uint64_t receiver, uint64_t sequence, FrameKind kind,
                   uint32_t position, uint32_t rows) {
@@ -347,6 +215,44 @@ BOOST_AUTO_TEST_CASE(a_standby_follows_and_then_holds_what_the_seat_held) {
   BOOST_TEST_REQUIRE(held.value().sequences.size() == 1U);
   BOOST_TEST(held.value().sequences[0].length == 50U);
   BOOST_TEST((seat.set(promoted).error().code == ErrorCode::kFenced));
+}
+
+BOOST_AUTO_TEST_CASE(a_journal_keeps_what_any_standby_downstream_may_need) {
+  Process process;
+  const auto batcher = process.listen(kBatcher);
+  Stage first(process, 0, 3, life(0)), second(process, 1, 3, life(1)),
+      third(process, 2, 3, life(2));
+  Stage second_standby(process, 1, 3, 51), third_standby(process, 2, 3, 52);
+  const auto kept = [](Stage& stage) {
+    StageFigures figures;
+    stage.port->report(figures);
+    return figures.journal_bytes;
+  };
+  const auto run = [&](uint64_t view, uint64_t sequence, uint32_t position) {
+    process.router->send(process.transport->address(),
+                         frame_to(view, life(0), sequence, FrameKind::kTokens, position, 200));
+    process.pump();
+  };
+  // Only the second stage has a standby: the third, if it is lost, needs everything.
+  View view = view_of(process, 1, {life(0), life(1), life(2)});
+  view.standbys.push_back({1, view.seats[1]});
+  view.standbys[0].seat.incarnation = {51};
+  for (Stage* stage : {&first, &second, &third, &second_standby})
+    BOOST_TEST_REQUIRE(stage->set(view).ok());
+  run(1, 1, 0);
+  BOOST_TEST(second_standby.program->held[SequenceId{5}] == 200U);
+  BOOST_TEST(kept(first) == 800U);
+  BOOST_TEST(kept(second) == 800U);
+  // All behind the first have one now: whole chunks of 64 rows go.
+  view.number = {2};
+  view.standbys.push_back({2, view.seats[2]});
+  view.standbys[1].seat.incarnation = {52};
+  for (Stage* stage : {&first, &second, &third, &second_standby, &third_standby})
+    BOOST_TEST_REQUIRE(stage->set(view).ok());
+  run(2, 1, 200);
+  BOOST_TEST(third_standby.program->held[SequenceId{5}] == 400U);
+  BOOST_TEST(kept(second) == (400U - 384U) * 4);
+  BOOST_TEST(kept(first) == (400U - 384U) * 4);
 }
 
 BOOST_AUTO_TEST_CASE(faults_strike_once_where_they_are_armed) {

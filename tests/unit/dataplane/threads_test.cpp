@@ -88,7 +88,7 @@ struct StageLife {
                                                         .batcher = {},
                                                         .router = router,
                                                         .journal_bytes_max = 1 << 20,
-                                                        .struck = [] {}});
+                                                        .fail = [](const std::string&) {}});
     port->attach(threaded_compute(nullptr)(number, port->events([](Result<StageMemory>) {})));
     port->load([number]() -> Result<std::unique_ptr<StageProgram>> {
       return std::unique_ptr<StageProgram>(

@@ -13,9 +13,6 @@ struct Spared : Scene {
     serve();
     join("d", 1, memory);
   }
-  std::string fails_to_load(uint32_t stage, const std::string& node) {
-    return text(replica.on_assign_failed(stage, node, {ErrorCode::kIo, "disk"}, now));
-  }
 };
 
 BOOST_AUTO_TEST_SUITE(recovery_moves)

@@ -5,7 +5,9 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/logic/recovery.h"
@@ -13,6 +15,9 @@
 namespace troupe::test {
 
 inline constexpr uint64_t kMiB = 1 << 20;
+
+// By stage and node: the newest assignment that was told as text.
+inline std::map<std::pair<uint32_t, NodeId>, uint64_t> attempts_told;
 
 inline std::string text(const ReplicaAction& action) {
   const auto view_text = [](const View& view) {
@@ -24,6 +29,7 @@ inline std::string text(const ReplicaAction& action) {
   struct Visitor {
     decltype(view_text)& view;
     std::string operator()(const AssignAction& a) const {
+      attempts_told[{a.stage, a.node}] = a.attempt;
       return fmt::format("assign {} to {}.{}", a.stage, a.node, a.node_incarnation.value);
     }
     std::string operator()(const StopAction& a) const {
@@ -113,6 +119,10 @@ struct Scene {
   std::string lost(uint32_t stage, const std::string& node, uint64_t incarnation, bool restarting) {
     return text(replica.on_stage_lost(stage, node, Incarnation{incarnation}, restarting,
                                       "killed by signal 9", now));
+  }
+  std::string fails_to_load(uint32_t stage, const std::string& node,
+                            const Error& why = {ErrorCode::kIo, "disk"}) {
+    return text(replica.on_assign_failed(attempts_told[{stage, node}], why, now));
   }
   std::string committed(uint64_t number) {
     return text(replica.on_committed(ViewNumber{number}, now));

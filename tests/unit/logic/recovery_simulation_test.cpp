@@ -47,6 +47,7 @@ class World {
     NodeId node;
     Incarnation node_incarnation, incarnation;
     LayerRange layers;
+    uint64_t attempt = 0;  // of the assignment that started it
     bool ready = false;
   };
   using Slot = std::pair<NodeId, uint32_t>;
@@ -208,10 +209,10 @@ class World {
     if (chance(odds_.load_hangs)) return;
     if (chance(odds_.load_fails)) {
       const Incarnation node_incarnation = process.node_incarnation;
+      const uint64_t attempt = process.attempt;
       processes_.erase(entry);
-      report(node_incarnation, [this, slot] {
-        carry_out(
-            replica_.on_assign_failed(slot.second, slot.first, {ErrorCode::kIo, "disk"}, now_));
+      report(node_incarnation, [this, attempt] {
+        carry_out(replica_.on_assign_failed(attempt, {ErrorCode::kIo, "disk"}, now_));
       });
       return;
     }
@@ -278,7 +279,7 @@ class World {
       return;
     }
     processes_[{act.node, act.stage}] = {act.node, act.node_incarnation, Incarnation{++lives_},
-                                         act.layers};
+                                         act.layers, act.attempt};
     loading_.push_back({act.node, act.stage});
   }
 

@@ -83,6 +83,71 @@ BOOST_AUTO_TEST_CASE(one_that_is_not_in_the_view_yet_takes_no_seat) {
   BOOST_TEST(actions.find("propose") == std::string::npos, actions);
 }
 
+BOOST_AUTO_TEST_CASE(who_computed_something_wrong_is_replaced) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  const auto wrong = [&](uint32_t stage, uint64_t life) {
+    return text(scene.replica.on_wrong(stage, Incarnation{life}, "7 is not 8", scene.now));
+  };
+  BOOST_TEST(wrong(5, 10) == "");
+  BOOST_TEST(wrong(0, 99) == "");  // nobody of now
+  // The standby of stage 0: another one comes.
+  BOOST_TEST(wrong(0, 20) == "stop 0 on c; assign 0 to c.1");
+  BOOST_TEST(scene.last_event() ==
+             "the standby of stage 0 on c computed something wrong: 7 is not 8");
+  BOOST_TEST(scene.replica.standby_comes(0));
+  // The seat of stage 1: its standby takes it.
+  BOOST_TEST(wrong(1, 11) ==
+             "pause (stage 1 on b computed something wrong: 7 is not 8); stop 1 on b; propose 3: "
+             "a.10 c.21");
+  scene.committed(3);
+  scene.installed(3, {0, 1});
+  BOOST_TEST(scene.replica.faults() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(how_they_follow_may_change_with_a_new_view) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  BOOST_TEST((scene.replica.view().standbys[0].policy == StandbyPolicy::kKv));
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kInput, scene.now)) ==
+             "pause (view 2 gives way to a new standby); propose 3: a.10 b.11");
+  BOOST_TEST((scene.replica.view().standbys[1].policy == StandbyPolicy::kInput));
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kInput, scene.now)) == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_nobody_can_follow_says_why) {
+  Scene scene = with_standbys(2);
+  scene.installed(1, {0, 1});
+  BOOST_TEST(!scene.replica.standby_comes(7));
+  BOOST_TEST(scene.replica.standby_trouble(7).empty());
+  BOOST_TEST(scene.replica.standby_trouble(0).empty());  // b has room for it
+  scene.lose("b");
+  scene.ready(1, "a", 31);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  BOOST_TEST(scene.replica.standby_trouble(0) == "no other node has room for a standby");
+  BOOST_TEST(scene.last_event() == "stage 1 is unprotected: no other node has room for a standby");
+  // Said once; and a node that comes ends it.
+  const size_t said = scene.replica.history().size();
+  scene.now += 200ms;
+  scene.replica.on_tick(scene.now);
+  BOOST_TEST(scene.replica.history().size() == said);
+  scene.join("b", 2);
+  scene.now += 10s;
+  scene.replica.on_tick(scene.now);
+  BOOST_TEST(scene.replica.standby_trouble(0).empty());
+  scene.replica.on_policy(StandbyPolicy::kNone, scene.now);
+  BOOST_TEST(scene.replica.standby_trouble(1).empty());
+}
+
 BOOST_AUTO_TEST_CASE(without_another_node_there_is_none) {
   ReplicaSpec spec;
   spec.standby = StandbyPolicy::kKv;
@@ -117,10 +182,14 @@ BOOST_AUTO_TEST_CASE(a_drained_node_gives_its_stage_to_the_standby) {
 BOOST_AUTO_TEST_CASE(a_standby_that_cannot_load_is_tried_elsewhere_after_a_while) {
   Scene scene = with_standbys(3);
   scene.installed(1, {0, 1});
-  const auto failed =
-      scene.replica.on_assign_failed(0, "c", Error{ErrorCode::kIo, "disk"}, scene.now);
-  BOOST_TEST(text(failed) == "stop 0 on c; assign 1 to c.1");
-  scene.ready(1, "c", 21);
+  BOOST_TEST(scene.fails_to_load(0, "c") == "stop 0 on c; assign 1 to c.1");
+  // Late news of an attempt that was given up: the policy changed, and changed again.
+  const uint64_t given_up = test::attempts_told[{1, "c"}];
+  scene.replica.on_policy(StandbyPolicy::kNone, scene.now);
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kKv, scene.now)) == "assign 0 to b.1");
+  BOOST_TEST(text(scene.replica.on_assign_failed(given_up, {ErrorCode::kInternal, "it was stopped"},
+                                                 scene.now)) == "");
+  BOOST_TEST(scene.replica.standby_comes(0));
   BOOST_TEST(scene.replica.faults() == 0U);
 }
 

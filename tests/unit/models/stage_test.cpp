@@ -111,7 +111,21 @@ BOOST_AUTO_TEST_CASE(every_bad_field_is_refused_and_changes_nothing) {
          s.blocks = {5, 5};
        })},
       {"a block of the other segment", with([](Segment& s) { s.blocks = {1}; })},
-      {"a sequence twice", with([](Segment& s) { s.sequence = {1}; })},
+      {"a sequence that goes on under another table", with([](Segment& s) {
+         s.sequence = {1};
+         s.position = 71;
+       })},
+      {"a sequence that goes on behind a gap", with([](Segment& s) {
+         s.sequence = {1};
+         s.position = 72;
+         s.blocks = {0, 1};
+       })},
+      {"a sequence that goes on under a shorter table", with([](Segment& s) {
+         s.sequence = {1};
+         s.position = 70;
+         s.rows = 1;
+         s.blocks = {0};
+       })},
       {"a temperature that is no number",
        with([](Segment& s) { s.sampling.temperature = std::nanf(""); })},
       {"an absurd top_p", with([](Segment& s) { s.sampling.top_p = 2.0F; })},
@@ -122,6 +136,33 @@ BOOST_AUTO_TEST_CASE(every_bad_field_is_refused_and_changes_nothing) {
   BOOST_TEST(pipeline->stage(0).kv_length({1}) == 70U);
   BOOST_TEST(pipeline->stage(0).kv_length({2}) == 0U);
   BOOST_TEST(digest(batch_of({segment(1, 69, 1, {0, 1})})) == before);
+}
+
+BOOST_AUTO_TEST_CASE(a_sequence_in_pieces_comes_out_as_one_after_the_other) {
+  feed(1, 60, {0});
+  feed(2, 10, {2});
+  const auto one = [&](uint64_t sequence, uint32_t position, std::vector<uint32_t> blocks) {
+    return segment(sequence, position, 1, std::move(blocks));
+  };
+  std::vector<uint64_t> apart;
+  for (uint32_t p = 60; p < 68; ++p)
+    apart.push_back(digest(
+        batch_of({one(1, p, p < 64 ? std::vector<uint32_t>{0} : std::vector<uint32_t>{0, 1})})));
+  for (uint32_t p = 10; p < 12; ++p) apart.push_back(digest(batch_of({one(2, p, {2})})));
+  // The same positions of other sequences, all in one micro-batch, one row repeated.
+  feed(11, 60, {4});
+  feed(12, 10, {6});
+  std::vector<Segment> pieces;
+  for (uint32_t p = 60; p < 68; ++p)
+    pieces.push_back(one(11, p, p < 64 ? std::vector<uint32_t>{4} : std::vector<uint32_t>{4, 5}));
+  for (uint32_t p = 10; p < 12; ++p) pieces.push_back(one(12, p, {6}));
+  const Result<StageOutput> output = run(batch_of(pieces));
+  BOOST_TEST_REQUIRE(output.ok());
+  BOOST_TEST_REQUIRE(output.value().sampled.size() == apart.size());
+  for (size_t i = 0; i < apart.size(); ++i)
+    BOOST_TEST(output.value().sampled[i].logits_digest == apart[i]);
+  // And all of it is held.
+  BOOST_TEST(digest(batch_of({one(11, 68, {4, 5})})) == digest(batch_of({one(1, 68, {0, 1})})));
 }
 
 BOOST_AUTO_TEST_CASE(input_of_the_wrong_shape_is_refused) {

@@ -187,6 +187,15 @@ BOOST_AUTO_TEST_CASE(faults_are_refused_unless_allowed) {
   BOOST_TEST(seen.text == "");
   BOOST_TEST(open.client()->inject_fault({.stage = 1, .text = "kill@computed+3"}).ok());
   BOOST_TEST(seen.text == "kill@computed+3");
+  auto client = open.client();
+  BOOST_TEST(client->inject_fault("smollm2", 3, "stop@sent+12").ok());
+  BOOST_TEST(seen.model == "smollm2");
+  BOOST_TEST(seen.stage == 3U);
+  BOOST_TEST(seen.text == "stop@sent+12");
+  // Would be taken for a fault without words, which throws.
+  seen.text = "untouched";
+  BOOST_TEST(client->inject_fault("", 0, "").error().message == "the fault is empty");
+  BOOST_TEST(seen.text == "untouched");
   BOOST_TEST(open.client()->inject_fault({.text = std::string(65, 'k')}).error().message ==
              "a fault of 65 bytes, limit 64");
 }

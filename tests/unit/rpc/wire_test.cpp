@@ -123,6 +123,35 @@ BOOST_AUTO_TEST_CASE(every_error_code_survives_the_wire) {
              static_cast<int>(schema::FailureCode::INTERNAL));
 }
 
+BOOST_AUTO_TEST_CASE(every_state_of_a_standby_survives_the_wire) {
+  for (const StandbyState state : {StandbyState::kNone, StandbyState::kLoading,
+                                   StandbyState::kFilling, StandbyState::kReady}) {
+    ClusterStatus status = test::full_status();
+    status.deployments[0].stages[0].standby_state = state;
+    capnp::MallocMessageBuilder message;
+    auto builder = message.initRoot<schema::ClusterStatus>();
+    write(status, builder);
+    BOOST_TEST((read(builder.asReader()).deployments[0].stages[0].standby_state == state));
+  }
+  BOOST_TEST(static_cast<int>(StandbyState::kFilling) ==
+             static_cast<int>(schema::StandbyState::FILLING));
+}
+
+BOOST_AUTO_TEST_CASE(a_fault_of_an_old_client_has_no_text) {
+  capnp::MallocMessageBuilder message;
+  auto fault = message.initRoot<schema::Fault>();
+  fault.setStage(2);
+  fault.setKind(schema::FaultKind::KILL);
+  const FaultCall call = read(fault.asReader()).value();
+  BOOST_TEST(call.stage == 2U);
+  BOOST_TEST((call.kind == FaultKind::kKill));
+  BOOST_TEST(call.text == "");
+  for (const size_t size : {size_t{64}, size_t{65}}) {
+    fault.setText(std::string(size, 'k').c_str());
+    BOOST_TEST(read(fault.asReader()).ok() == (size == kFaultTextMax));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(numbers_of_a_newer_peer_become_the_harmless_neighbour) {
   capnp::MallocMessageBuilder message;
   auto failure = message.initRoot<schema::Failure>();
@@ -138,6 +167,13 @@ BOOST_AUTO_TEST_CASE(numbers_of_a_newer_peer_become_the_harmless_neighbour) {
   auto standby = message.initRoot<schema::Session::SetStandbyParams>();
   standby.setPolicy(static_cast<schema::StandbyPolicy>(999));
   BOOST_TEST((read(standby.asReader()).error().code == ErrorCode::kInvalidArgument));
+  auto status = message.initRoot<schema::ClusterStatus>();
+  auto deployment = status.initDeployments(1)[0];
+  deployment.setStandbyPolicy(static_cast<schema::StandbyPolicy>(999));
+  deployment.initStages(1)[0].setStandbyState(static_cast<schema::StandbyState>(999));
+  const ClusterStatus seen = read(status.asReader());
+  BOOST_TEST((seen.deployments[0].standby_policy == StandbyPolicy::kNone));
+  BOOST_TEST((seen.deployments[0].stages[0].standby_state == StandbyState::kLoading));
 }
 
 struct BadCall {
