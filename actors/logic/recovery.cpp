@@ -202,8 +202,9 @@ ReplicaActions Replica::on_assign_failed(uint64_t attempt, const Error& why, Ins
 
 Result<ReplicaActions> Replica::on_move(uint32_t stage, const NodeId& node, Instant now) {
   ReplicaActions actions;
-  const bool repeated = state_ == ReplicaState::kServing && moving_to(stage) == node;
-  if (repeated && !node.empty()) return actions;
+  const NodeId under_way = moving_to(stage);
+  const bool repeated = !under_way.empty() && under_way == node;
+  if (repeated && state_ == ReplicaState::kServing) return actions;
   TROUPE_TRY(const Placement placement, check_move(stage, node));
   // Whoever asks for a node that refused the stage before may have mended it.
   std::erase_if(barred_, [&](const Refusal& refusal) {

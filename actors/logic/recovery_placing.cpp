@@ -65,8 +65,9 @@ void Replica::go_back_to_seats(Instant now, ReplicaActions& actions) {
 // Planned moves start only from a view that serves: a recovery is not the time for them.
 bool Replica::must_move(const Stage& life) const {
   if (state_ != ReplicaState::kServing || !life.ready()) return false;
-  const NodeFacts* facts = living(life.node, life.node_incarnation);
-  return facts != nullptr && facts->draining;
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const NodeFacts& facts) {
+    return facts.node == life.node && facts.draining;
+  });
 }
 
 void Replica::place_missing(Instant now, ReplicaActions& actions) {
@@ -74,7 +75,8 @@ void Replica::place_missing(Instant now, ReplicaActions& actions) {
   // Who has a standby need not wait for another life to load.
   for (uint32_t stage = 0; stage < stages_.size(); ++stage) {
     const Stage life = stages_[stage];
-    const bool moves = must_move(life) && promote(stage, life.node + " is draining", now);
+    if (!must_move(life)) continue;
+    const bool moves = promote(stage, life.node + " is draining", now);
     // A successor whose own node began to drain before it got a seat.
     if (moves && !serves_in(stage, life.node, life.seat.incarnation))
       stop_on(life.node, life.node_incarnation, stage, actions);
@@ -118,10 +120,11 @@ PlacementRequest Replica::placement_request() const {
                            .head_cost = spec_.head_cost,
                            .stages = spec_.stages,
                            .layer_split = spec_.layer_split,
-                           .nodes = nodes_,
+                           .nodes = {},
                            .kept = {},
                            .barred = {},
                            .avoided = {}};
+  request.nodes = nodes_;
   for (uint32_t stage = 0; stage < stages_.size(); ++stage) {
     const Stage& life = stages_[stage];
     if (life.placed() && !must_move(life)) request.kept.push_back({stage, life.node, life.layers});
@@ -182,8 +185,7 @@ bool Replica::all_ready() const {
 }
 
 bool Replica::view_is_current() const {
-  if (state_ == ReplicaState::kWaiting || state_ == ReplicaState::kLoading) return false;
-  return same_seats();
+  return state_ >= ReplicaState::kProposing && same_seats();
 }
 
 bool Replica::same_seats() const {
@@ -244,7 +246,7 @@ std::string Replica::changes_text() const {
     } else {
       continue;
     }
-    if (!served_.empty() && !cause.empty()) change += fmt::format(" ({})", cause);
+    if (!served_.empty()) change += fmt::format(" ({})", cause);
     text.append(text.empty() ? "" : ", ").append(change);
   }
   for (const Standby& standby : view_.standbys) {
@@ -255,7 +257,8 @@ std::string Replica::changes_text() const {
       text += fmt::format("{}{} stands by for stage {}", text.empty() ? "" : ", ",
                           standby.seat.node, standby.stage);
   }
-  return text.empty() ? "as before" : text;
+  if (text.empty()) text = "as before";
+  return text;
 }
 
 }  // namespace troupe

@@ -45,14 +45,15 @@ ReplicaActions Replica::on_policy(StandbyPolicy policy, Instant now) {
   ReplicaActions actions;
   if (policy == spec_.standby) return actions;
   spec_.standby = policy;
-  note(now, policy == StandbyPolicy::kNone
-                ? "no standbys any more"
-                : fmt::format("every stage gets a standby ({})", to_string(policy)));
-  if (policy == StandbyPolicy::kNone)
-    for (uint32_t stage = 0; stage < standbys_.size(); ++stage) {
-      drop_standby(stage, now, actions);
-      standby_trouble_[stage].clear();
-    }
+  if (policy != StandbyPolicy::kNone) {
+    note(now, fmt::format("every stage gets a standby ({})", to_string(policy)));
+    return advance(now, std::move(actions));
+  }
+  note(now, "no standbys any more");
+  for (uint32_t stage = 0; stage < standbys_.size(); ++stage) {
+    drop_standby(stage, now, actions);
+    standby_trouble_[stage].clear();
+  }
   return advance(now, std::move(actions));
 }
 
@@ -88,14 +89,12 @@ void Replica::check_standbys(Instant now, ReplicaActions& actions) {
   }
 }
 
-// One at a time, and only while all is well.
+// One at a time, and only while all is well: every stage is ready.
 void Replica::place_standbys(Instant now, ReplicaActions& actions) {
   const bool is_well = state_ == ReplicaState::kServing && same_seats();
   if (spec_.standby == StandbyPolicy::kNone || !is_well) return;
   const auto loads = [](const Stage& life) { return life.placed() && !life.ready(); };
-  if (std::any_of(standbys_.begin(), standbys_.end(), loads) ||
-      std::any_of(stages_.begin(), stages_.end(), loads))
-    return;
+  if (std::any_of(standbys_.begin(), standbys_.end(), loads)) return;
   for (uint32_t stage = 0; stage < standbys_.size(); ++stage) {
     Stage& standby = standbys_[stage];
     if (standby.placed() || now < standby.not_before) continue;

@@ -11,7 +11,7 @@ BatchingLimits limits_of(const Bounds& bounds) {
   BatchingLimits limits;
   limits.stages = bounds.stages;
   limits.in_flight_max = bounds.stages + 1;
-  limits.kv_blocks = 2 * bounds.requests;
+  limits.kv_blocks = bounds.requests * (1 + BlockPool::blocks_for(bounds.prompt + bounds.tokens));
   return limits;
 }
 
@@ -47,8 +47,9 @@ void Batcher::start(const StartView& order, Instant now, Frames& out) {
   std::vector<StageHoldings> by_stage;
   if (order.held.size() == view->seats.size())
     for (const auto& [stage, holdings] : order.held) by_stage.push_back(holdings);
-  batching.start_view(by_stage);
+  const std::vector<BatchEvent> events = batching.start_view(by_stage);
   plan(now, out);
+  show(events);
 }
 
 void Batcher::stop(const StopView& order) {

@@ -158,6 +158,8 @@ class Canon {
       add(sequence.in_flight);
       add(sequence.preempted);
       add(sequence.ended);
+      add(sequence.shown);
+      add(sequence.done.has_value());
       add(peek<BatchingQueue>(batching).contains(order));
       add(peek<BatchingRunning>(batching).contains(order));
       add(peek<BatchingLeaving>(batching).contains(order));
@@ -212,8 +214,15 @@ class Canon {
     }
     add(life.fed);
     if (!life.feed) return;
-    add(peek<FeedUnderWay>(*life.feed));
-    for (const auto& [sequence, length] : peek<FeedStored>(*life.feed)) {
+    add(life.feed->under_way());
+    add_lengths(life.feed->watermarks());
+    add_lengths(peek<WatermarksDownstream>(life.watermarks));
+    add_lengths(peek<WatermarksTold>(life.watermarks));
+  }
+
+  void add_lengths(const std::map<SequenceId, uint32_t>& lengths) {
+    add(lengths.size());
+    for (const auto& [sequence, length] : lengths) {
       add(sequence.value);
       add(length);
     }

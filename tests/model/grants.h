@@ -5,8 +5,8 @@
 
 #include "actors/logic/batching.h"
 #include "actors/logic/recovery.h"
-#include "actors/logic/standby_feed.h"
 #include "actors/logic/view_fence.h"
+#include "actors/logic/watermarks.h"
 
 namespace troupe::model {
 
@@ -46,8 +46,8 @@ TROUPE_GRANT(BatchingReleased, Batching, released_);
 TROUPE_GRANT(BatchingHasView, Batching, has_view_);
 TROUPE_GRANT(BatchingLastBatch, Batching, last_batch_);
 TROUPE_GRANT(FenceLast, ViewFence, last_);
-TROUPE_GRANT(FeedStored, StandbyFeed, stored_);
-TROUPE_GRANT(FeedUnderWay, StandbyFeed, under_way_);
+TROUPE_GRANT(WatermarksDownstream, Watermarks, downstream_);
+TROUPE_GRANT(WatermarksTold, Watermarks, told_);
 
 #undef TROUPE_GRANT
 

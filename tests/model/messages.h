@@ -21,15 +21,16 @@ enum class FrameKind : uint8_t {
   kSampled,
   kRefused,
   kKvRows,
-  kKvStored
+  kKvStored,
+  kWatermarks
 };
 
 struct FrameSegment {
   SequenceId sequence;
-  uint32_t position = 0;  // of the first row; of kKvStored: the length that is held
+  uint32_t position = 0;  // of the first row; of kKvStored and kWatermarks: the length that is held
   uint32_t rows = 0;
   bool sample = false;
-  std::vector<uint64_t> values;  // [rows] tokens, activations or KV; kReplay and kKvStored: none
+  std::vector<uint64_t> values;  // [rows] tokens, activations or KV; kReplay and lengths: none
 };
 
 struct Frame {

@@ -55,7 +55,7 @@ int run(int argc, char** argv) {
   std::string expected, failing;
   app.add_option("--stages", bounds.stages)->check(CLI::Range(1, 8));
   app.add_option("--requests", bounds.requests)->check(CLI::Range(1, 8));
-  app.add_option("--prompt", bounds.prompt, "Tokens of a prompt")->check(CLI::Range(1, 8));
+  app.add_option("--prompt", bounds.prompt, "Tokens of a prompt")->check(CLI::Range(1, 500));
   app.add_option("--tokens", bounds.tokens, "Tokens of a request")->check(CLI::Range(1, 16));
   app.add_option("--nodes", bounds.nodes)->check(CLI::Range(1, 9));
   app.add_option("--failures", bounds.failures, "At most so many")->check(CLI::Range(0, 5));

@@ -116,7 +116,7 @@ class Search {
     for (const Event& step : steps) {
       const auto [number, is_new] = follow(state, step, open);
       if (step.kind == EventKind::kTime && number == state.number)
-        throw Violation("nothing happens any more, and requests have not ended");
+        throw Violation("nothing happens any more, and not all is done");
       steps_.push_back({state.number, number});
       if (step.kind != EventKind::kTime) came_by_[number] |= state.world.of(step);
     }

@@ -7,7 +7,7 @@ namespace troupe::model {
 namespace {
 
 constexpr size_t kRow = sizeof(uint64_t);
-constexpr uint32_t kFeedRows = 1, kFeedFrameRows = 64;
+constexpr uint32_t kFeedRows = 1, kFeedFrameRows = 256;
 
 }  // namespace
 
@@ -29,6 +29,7 @@ bool StageLife::install(const ViewPtr& next) {
   if (takes_seat) {
     senders.push_back(next->batcher);
     if (stage > 0) senders.push_back(next->seats[stage - 1].incarnation);
+    if (stage + 1 < next->seats.size()) senders.push_back(next->seats[stage + 1].incarnation);
     if (has_follower) senders.push_back(follower->seat.incarnation);
   } else {
     senders.push_back(next->seats[stage].incarnation);
@@ -41,6 +42,7 @@ bool StageLife::install(const ViewPtr& next) {
   standby.reset();
   if (takes_seat && has_follower) standby = follower->seat.incarnation;
   sent.clear();
+  watermarks.clear();
   if (standby.value_or(Incarnation{}) != fed) {
     fed = standby.value_or(Incarnation{});
     feed.reset();
@@ -94,9 +96,13 @@ bool StageLife::take(const Frame& frame, Frames& out) {
       for (const FrameSegment& segment : frame.segments)
         lengths.push_back({segment.sequence, segment.position});
       if (feed) feed->on_stored(lengths);
+      tell_watermarks(out);
       feed_standby(out);
       break;
     }
+    case FrameKind::kWatermarks:
+      trim_journal(frame, out);
+      break;
     default:
       throw Violation("a stage got a frame that only a batcher may get");
   }
@@ -107,7 +113,7 @@ void StageLife::run_cut_short(const Frame& frame) {
   Frame output;
   if (frame.kind == FrameKind::kKvRows)
     store(frame);
-  else if (frame.kind != FrameKind::kReplay && frame.kind != FrameKind::kKvStored)
+  else
     run(frame, output);
 }
 
@@ -166,7 +172,10 @@ void StageLife::keep_output(const Frame& input, const Frame& output) {
   if (!last() && bounds_->journal_rows > 0)
     for (const FrameSegment& segment : output.segments)
       journal.append(segment.sequence, segment.position, std::as_bytes(std::span(segment.values)));
-  for (const SequenceId sequence : input.released) journal.forget(sequence);
+  for (const SequenceId sequence : input.released) {
+    watermarks.forget(sequence);
+    journal.forget(sequence);
+  }
 }
 
 void StageLife::replay(const Frame& frame, Frames& out) {
@@ -223,6 +232,29 @@ void StageLife::feed_standby(Frames& out) {
   }
   out.push_back(std::move(frame));
   if (bounds_->plant == Plant::kWatermarkBeforeApply) feed->on_stored(said);
+}
+
+void StageLife::feed_again(Frames& out) {
+  feed->on_lost();
+  feed_standby(out);
+}
+
+void StageLife::trim_journal(const Frame& frame, Frames& out) {
+  for (const FrameSegment& segment : frame.segments) {
+    watermarks.on_downstream(segment.sequence, segment.position);
+    journal.trim(segment.sequence, segment.position);
+  }
+  tell_watermarks(out);
+}
+
+void StageLife::tell_watermarks(Frames& out) {
+  if (stage == 0 || !feed || !seated) return;
+  const auto news = watermarks.news(feed->watermarks(), last(), kFeedFrameRows);
+  if (news.empty()) return;
+  Frame frame = frame_to(FrameKind::kWatermarks, view->seats[stage - 1].incarnation, Frame{});
+  for (const FeedLength& one : news)
+    frame.segments.push_back({.sequence = one.sequence, .position = one.length, .values = {}});
+  out.push_back(std::move(frame));
 }
 
 // As standby. Rows behind a gap are not taken; the answer's lengths show it.

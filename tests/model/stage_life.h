@@ -12,6 +12,7 @@
 #include "actors/logic/journal.h"
 #include "actors/logic/standby_feed.h"
 #include "actors/logic/view_fence.h"
+#include "actors/logic/watermarks.h"
 #include "tests/model/bounds.h"
 #include "tests/model/messages.h"
 #include "tests/model/truth.h"
@@ -30,6 +31,8 @@ class StageLife {
   bool would_take(const Frame& frame) const;  // the fence's word; changes nothing
   // True if it took the frame.
   bool take(const Frame& frame, Frames& out);
+  // The standby's answer is overdue.
+  void feed_again(Frames& out);
   // It was running when a view came: rows are written, and nobody hears of it.
   void run_cut_short(const Frame& frame);
 
@@ -44,6 +47,7 @@ class StageLife {
   Journal journal;
   std::optional<StandbyFeed> feed;
   Incarnation fed;  // whom the feed is of
+  Watermarks watermarks;
   KvRows kv;
   StageHoldings claimed;  // only with a planted fault: what it says it holds
 
@@ -56,6 +60,8 @@ class StageLife {
   void send_next(const Frame& input, std::vector<FrameSegment> segments, Frames& out);
   void refuse(const Frame& input, Frames& out);
   void feed_standby(Frames& out);
+  void trim_journal(const Frame& frame, Frames& out);
+  void tell_watermarks(Frames& out);
   void store(const Frame& frame);
   void write(SequenceId sequence, uint32_t position, uint64_t row);
   Frame frame_to(FrameKind kind, Incarnation receiver, const Frame& input);

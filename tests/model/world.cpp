@@ -311,6 +311,9 @@ void World::pass_time() {
   carry_out(replica_.edit().on_tick(now_));
   Frames out;
   batcher_.edit().tick(now_, out);
+  for (Life& life : lives_)
+    if (member(life->node.node) != nullptr && life->feed && life->feed->under_way())
+      life.edit().feed_again(out);
   post(std::move(out));
 }
 

@@ -125,6 +125,8 @@ class World {
   void check_view(const View& view) const;
   void check_batcher() const;
   void check_watermarks() const;
+  bool a_feed_waits() const;
+  uint32_t least_held(SequenceId sequence, const Gap& gap) const;
 
   const Bounds* bounds_;
   const Truth* truth_;

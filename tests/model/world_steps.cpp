@@ -31,7 +31,7 @@ std::vector<Event> World::steps(bool all) const {
     events.push_back({EventKind::kDeliver, static_cast<uint16_t>(channel), 0});
     add_cut_short(channel, events);
   }
-  if (events.empty() && !finished()) events.push_back({EventKind::kTime, 0, 0});
+  if (events.empty() && (!finished() || a_feed_waits())) events.push_back({EventKind::kTime, 0, 0});
   return all || failures_left_ > 0 || events.size() < 2 ? events : independent(events);
 }
 
@@ -167,7 +167,8 @@ std::vector<World::Way> World::ways() const {
     }
     for (const Life& to : lives_)
       if (to->incarnation != from->incarnation &&
-          (to->incarnation == next_of(*from) || to->stage == from->stage))
+          (to->incarnation == next_of(*from) || to->stage == from->stage ||
+           (bounds_->standbys && to->stage + 1 == from->stage)))
         add(node, node_bit(to->node.node), from->incarnation, to->incarnation);
   }
   return ways;

@@ -84,6 +84,31 @@ BOOST_AUTO_TEST_CASE(a_replica_that_does_not_serve_moves_nothing) {
              "then)");
 }
 
+BOOST_AUTO_TEST_CASE(a_move_to_nowhere_is_refused) {
+  Spared scene;
+  BOOST_TEST(scene.move(1, "").starts_with("refused (not found: no node  takes stages"));
+}
+
+BOOST_AUTO_TEST_CASE(the_old_seat_may_say_again_that_it_is_ready) {
+  Spared scene;
+  scene.move(1, "d");
+  BOOST_TEST(scene.ready(1, "b", 11) == "");
+  BOOST_TEST(scene.replica.moving_to(1) == "d");
+}
+
+BOOST_AUTO_TEST_CASE(a_drained_stage_that_waits_for_its_next_attempt_says_what_went_wrong) {
+  Scene scene(1);
+  scene.join("a");
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  scene.installed(1, {0});
+  scene.join("b");
+  BOOST_TEST(scene.drain("a") == "assign 0 to b.1");
+  BOOST_TEST(scene.lost(0, "b", 0, false) == "stop 0 on b");
+  BOOST_TEST(scene.replica.move_trouble(0) == "stage 0 on b was lost: killed by signal 9");
+  BOOST_TEST(scene.after(1s) == "assign 0 to b.1");
+}
+
 BOOST_AUTO_TEST_CASE(moves_are_made_one_at_a_time) {
   Spared scene;
   scene.move(1, "d");

@@ -329,6 +329,9 @@ class World {
     BOOST_TEST_REQUIRE(act.view.number.value > last_served_, "seed " << seed_);
     for (const Seat& seat : act.view.seats)
       BOOST_TEST_REQUIRE((members_[seat.incarnation] == act.view.number), "seed " << seed_);
+    // Whatever changed has a cause.
+    for (const ReplicaEvent& event : replica_.history())
+      BOOST_TEST_REQUIRE(event.text.find("()") == std::string::npos, "seed " << seed_);
     last_served_ = act.view.number.value;
     serving_ = true;
     ++served_;

@@ -150,6 +150,76 @@ BOOST_AUTO_TEST_CASE(a_stage_that_nobody_can_follow_says_why) {
   BOOST_TEST(scene.replica.standby_trouble(1).empty());
 }
 
+BOOST_AUTO_TEST_CASE(one_that_comes_up_as_another_is_dropped) {
+  for (const bool layers : {true, false}) {
+    Scene scene = with_standbys(3);
+    scene.installed(1, {0, 1});
+    Seat seat{.node = "c",
+              .node_incarnation = Incarnation{1},
+              .incarnation = Incarnation{layers ? 20U : 0U},
+              .layers = {0, layers ? 9U : 10U},
+              .data_address = {}};
+    // The next stage's turn comes; its own, after a while.
+    BOOST_TEST(text(scene.replica.on_stage_ready(0, seat, scene.now)) ==
+               "stop 0 on c; assign 1 to c.1");
+    BOOST_TEST(!scene.replica.standby_comes(0));
+    BOOST_TEST(scene.after(5s) == "");  // one at a time
+    BOOST_TEST(scene.ready(1, "c", 21) == "assign 0 to c.1");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(news_of_an_earlier_life_of_one_change_nothing) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.lost(0, "c", 19, true);  // while it loaded
+  BOOST_TEST(scene.ready(0, "c", 20) == "assign 1 to c.1");
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  BOOST_TEST(!scene.replica.standby_comes(0));  // it is here
+  BOOST_TEST(scene.lost(0, "c", 18, false) == "");
+  BOOST_TEST(scene.replica.follows(0));
+  scene.replica.on_policy(StandbyPolicy::kNone, scene.now);
+  BOOST_TEST(!scene.replica.standby_comes(0));  // and now nobody will
+}
+
+BOOST_AUTO_TEST_CASE(only_a_node_with_room_takes_one) {
+  ReplicaSpec spec;
+  spec.standby = StandbyPolicy::kKv;
+  Scene scene(1, 0, spec);
+  scene.join("a");
+  scene.join("b", 1, 9 * test::kMiB);  // a stage needs 10
+  scene.join("c");
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  BOOST_TEST(scene.installed(1, {0}) == "serve 1: a.10; assign 0 to c.1");
+}
+
+// The old seat of a move that never served: it was taken back, died in the view that was to serve,
+// and is started again as the standby of who took its seat then.
+BOOST_AUTO_TEST_CASE(an_old_seat_that_became_a_standby_is_not_stopped) {
+  ReplicaSpec spec;
+  spec.standby = StandbyPolicy::kKv;
+  Scene scene(1, 0, spec);
+  for (const char* node : {"a", "b", "c"}) scene.join(node);
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  BOOST_TEST(scene.installed(1, {0}) == "serve 1: a.10; assign 0 to b.1");
+  BOOST_TEST(scene.move(0, "c") == "assign 0 to c.1");
+  BOOST_TEST(scene.ready(0, "c", 12) ==
+             "pause (view 1 gives way to a planned move); propose 2: c.12");
+  BOOST_TEST(scene.ready(0, "b", 11) == "");
+  BOOST_TEST(scene.lost(0, "c", 12, false) == "stop 0 on c; assign 0 to a.1");
+  BOOST_TEST(scene.ready(0, "a", 10) == "propose 3: a.10");
+  BOOST_TEST(scene.lost(0, "a", 10, true) == "propose 4: b.11");
+  BOOST_TEST(scene.ready(0, "a", 20) == "");
+  scene.committed(4);
+  // Nothing is stopped on "a"; it follows from the next view on.
+  BOOST_TEST(scene.installed(4, {0}) ==
+             "serve 4: b.11; pause (view 4 gives way to a new standby); propose 5: b.11");
+  BOOST_TEST(standbys(scene) == "0:a.20 ");
+}
+
 BOOST_AUTO_TEST_CASE(without_another_node_there_is_none) {
   ReplicaSpec spec;
   spec.standby = StandbyPolicy::kKv;

@@ -348,6 +348,54 @@ BOOST_AUTO_TEST_CASE(what_an_earlier_head_left_is_stopped_when_it_serves) {
   BOOST_TEST(heard(1, "b") == "");
 }
 
+BOOST_AUTO_TEST_CASE(news_of_stages_that_have_no_place_or_do_not_exist_change_nothing) {
+  Scene scene;
+  scene.join("a");  // it waits for two more
+  BOOST_TEST(scene.ready(1, "a", 21) == "stop 1 on a");
+  BOOST_TEST(scene.ready(9, "a", 29) == "stop 9 on a");
+  BOOST_TEST(scene.lost(1, "a", 21, false) == "");
+  BOOST_TEST(scene.lost(9, "a", 29, false) == "");
+  BOOST_TEST(text(scene.replica.on_wrong(1, Incarnation{21}, "7 is not 8", scene.now)) == "");
+  scene.join("b");
+  scene.join("c");
+  scene.ready(0, "a", 10);
+  scene.ready(1, "b", 11);
+  // Of a life of the node before this one; and one that says who it is not.
+  BOOST_TEST(scene.ready(2, "c", 12, 7) == "");
+  BOOST_TEST(scene.ready(2, "c", 0) == "stop 2 on c; assign 2 to a.1");
+  BOOST_TEST(scene.ready(2, "a", 22) == "propose 1: a.10 b.11 a.22");
+  scene.committed(1);
+  BOOST_TEST(scene.installed(1, {0, 1, 9}) == "");
+  BOOST_TEST(scene.installed(1, {2}) == "serve 1: a.10 b.11 a.22");
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_attempt_counts_only_while_it_loads) {
+  Scene scene;
+  const auto failed = [&](uint64_t attempt) {
+    return text(scene.replica.on_assign_failed(attempt, {ErrorCode::kIo, "disk"}, scene.now));
+  };
+  BOOST_TEST(failed(0) == "");  // nothing has been assigned yet
+  scene.serve();
+  BOOST_TEST(failed(99) == "");
+  BOOST_TEST(scene.fails_to_load(1, "b") == "");  // it is ready
+  BOOST_TEST((scene.replica.state() == ReplicaState::kServing));
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_without_a_place_moves_nowhere) {
+  Scene scene(1);
+  scene.join("a");
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  scene.installed(1, {0});
+  BOOST_TEST(scene.lose("a").starts_with("pause (a was lost: connection reset); stuck"));
+  BOOST_TEST(scene.replica.moving_to(0) == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_state_has_a_name) {
+  BOOST_TEST(to_string(ReplicaState::kServing) == std::string("serving"));
+  BOOST_TEST(to_string(static_cast<ReplicaState>(5)) == std::string("unknown"));
+}
+
 BOOST_AUTO_TEST_CASE(history_is_bounded) {
   Scene scene(1);
   scene.join("a");
