@@ -1,7 +1,8 @@
-// Simulated runs by the thousand: one line for each that fails, which repeats it.
+// Simulated runs by the thousand: one line for each that fails, which repeats it, and a summary as
+// JSON at the end.
 //
-//   simulate --seeds 1..2000 [--minutes M]
-//   simulate --seed 42 [--faults "120 crash 2; 300 cut 1 800"] -v
+//   simulate --seeds 1..2000 [--minutes M] [--plant no-positions]
+//   simulate --seed 42 [--faults "120 crash 2 100; 300 cut 1 hw 800"] -v
 //
 // Exit code: 0 if no run failed.
 #include <fmt/format.h>
@@ -18,25 +19,31 @@ namespace troupe::sim {
 namespace {
 
 struct Options {
-  std::string seeds = "1..200", faults;
+  std::string seeds = "1..200", faults, plant = "none";
   uint64_t seed = 0;
   double minutes = 0;
-  std::string plant = "none";
-  bool verbose = false;
-  Plant planted() const {
-    return plant == "batch-variant"   ? Plant::kBatchVariant
-           : plant == "wrong-standby" ? Plant::kWrongStandby
-                                      : Plant::kNone;
-  }
+  bool verbose = false, no_faults = false, check_held = false;
+  RunOptions run() const;
 };
 
+Plant plant_of(const std::string& name) {
+  for (const Plant plant : kPlants)
+    if (name == to_string(plant)) return plant;
+  return Plant::kNone;
+}
+
+RunOptions Options::run() const {
+  return {plant_of(plant), check_held};
+}
+
 int run_one(const Options& options) {
-  const auto faults =
-      options.faults.empty() ? draw_faults(options.seed) : from_text(options.faults);
-  const Outcome outcome = run_scenario(options.seed, faults, options.planted());
-  fmt::print("seed {} ({}): {}; {} tokens, {} faults survived, view {}\n", options.seed,
-             to_text(faults), outcome.failure.empty() ? "well" : outcome.failure, outcome.tokens,
-             outcome.faults_survived, outcome.views);
+  const auto faults = options.no_faults        ? std::vector<Fault>{}
+                      : options.faults.empty() ? draw_faults(options.seed)
+                                               : from_text(options.faults);
+  const Outcome outcome = run_scenario(options.seed, faults, options.run());
+  fmt::print("seed {} ({}): {}; {} tokens, {} views, {} micro-batches, over after {:.2f} s\n",
+             options.seed, to_text(faults), outcome.failure.empty() ? "well" : outcome.failure,
+             outcome.tokens, outcome.views, outcome.frames, outcome.recovered_s);
   return outcome.failure.empty() ? 0 : 1;
 }
 
@@ -47,22 +54,33 @@ int run_all(const Options& options) {
     return 2;
   }
   const Instant begin = steady_now();
-  uint64_t runs = 0, failed = 0, tokens = 0, survived = 0;
+  const RunOptions run = options.run();
+  uint64_t runs = 0, failed = 0, faults_drawn = 0;
+  Outcome sum;
   for (uint64_t seed = first; seed <= last; ++seed) {
     if (options.minutes > 0 && to_seconds(steady_now() - begin) > options.minutes * 60) break;
     const auto faults = draw_faults(seed);
-    const Outcome outcome = run_scenario(seed, faults, options.planted());
+    const Outcome outcome = run_scenario(seed, faults, run);
     ++runs;
-    tokens += outcome.tokens;
-    survived += outcome.faults_survived;
+    faults_drawn += faults.size();
+    sum.tokens += outcome.tokens;
+    sum.views += outcome.views;
+    sum.faults_under_load += outcome.faults_under_load;
+    sum.frames += outcome.frames;
+    sum.recovered_s = std::max(sum.recovered_s, outcome.recovered_s);
     if (outcome.failure.empty()) continue;
     ++failed;
-    fmt::print("FAILED: {}\n  simulate --seed {} --faults \"{}\" -v\n", outcome.failure, seed,
-               to_text(shrink(seed, faults, options.planted())));
+    const std::string planted = run.plant == Plant::kNone ? "" : " --plant " + options.plant;
+    fmt::print("FAILED: {}\n  simulate --seed {}{} --faults \"{}\" -v\n", outcome.failure, seed,
+               planted, to_text(shrink(seed, faults, run)));
     std::fflush(stdout);
   }
-  fmt::print("{} runs, {} failed, {} tokens, {} faults survived, {:.1f} s\n", runs, failed, tokens,
-             survived, to_seconds(steady_now() - begin));
+  fmt::print(
+      "{{\"runs\": {}, \"failed\": {}, \"faults\": {}, \"faults_under_load\": {}, \"tokens\": {}, "
+      "\"views\": {}, "
+      "\"micro_batches\": {}, \"longest_recovery_s\": {:.2f}, \"seconds\": {:.1f}}}\n",
+      runs, failed, faults_drawn, sum.faults_under_load, sum.tokens, sum.views, sum.frames,
+      sum.recovered_s, to_seconds(steady_now() - begin));
   return failed == 0 && runs > 0 ? 0 : 1;
 }
 
@@ -75,9 +93,10 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", options.seeds, "FIRST..LAST");
   app.add_option("--seed", options.seed, "Only this one");
   app.add_option("--faults", options.faults, "Instead of those that the seed draws");
+  app.add_flag("--no-faults", options.no_faults, "With --seed: nothing breaks");
   app.add_option("--minutes", options.minutes, "Begin no further run after so long");
-  app.add_option("--plant", options.plant, "A fault that must be found")
-      ->check(CLI::IsMember({"none", "batch-variant", "wrong-standby"}));
+  app.add_option("--plant", options.plant, "A bug that must be found (tests/sim/plant.h)");
+  app.add_flag("--check-held", options.check_held, "No stage may hold a sequence at the end");
   app.add_flag("-v,--verbose", options.verbose, "With the cluster's log");
   CLI11_PARSE(app, argc, argv);
   (void)troupe::start_logging(
