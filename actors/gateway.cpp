@@ -118,7 +118,8 @@ void GatewayState::admit_and_record(const GenerateCall& call,
 void GatewayState::recorded(const RequestId& id, const RecordOutcome& outcome) {
   const auto found = streams.find(id);
   if (found == streams.end() || found->second.end) return;  // cancelled meanwhile
-  if (outcome.error) return fail(id, *outcome.error);
+  // A disk that is full or away is not the request's fault: the client may ask again.
+  if (outcome.error) return fail(id, {ErrorCode::kUnavailable, outcome.error->message});
   if (!outcome.created && !same_request(outcome.record, found->second.record))
     return fail(id,
                 {ErrorCode::kConflict, "this request id was used for a different request already"});

@@ -33,6 +33,9 @@ class Client::Sink final : public PieceSink {
 };
 
 void Client::begin() {
+  for (uint32_t stage = 0; stage < plan_.rows.size(); ++stage)
+    for (uint32_t position = 0; position < plan_.rows[stage].size(); ++position)
+      cluster_.witness()->expect_row(stage, position, plan_.rows[stage][position]);
   cluster_.after(plan_.start, [me = shared_from_this()] {
     me->connect();
     me->watch_head();

@@ -16,7 +16,8 @@ namespace troupe::sim {
 struct ClientPlan {
   GenerateCall call;
   Duration start{};
-  std::vector<uint32_t> expected;  // tokens
+  std::vector<uint32_t> expected;           // tokens
+  std::vector<std::vector<uint64_t>> rows;  // [stage][position] of an undisturbed run
 };
 
 class Client final : public std::enable_shared_from_this<Client> {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tests/sim/node_clock.h"
+
 namespace troupe::sim {
 namespace {
 
@@ -26,7 +28,7 @@ Cluster::Cluster(const ClusterOptions& options)
           .node =
               [this](uint32_t index) {
                 const Node& node = nodes_[index];
-                return NetNode{node.id, node.life, node.paused, node.peer, node.health};
+                return NetNode{node.id, node.life, node.paused, node.peer, node.health, node.ahead};
               },
           .progress = [this](uint32_t index) { return progress_of(index); },
           .seen = [this](const ControlMessage& message) { saw(message); }});
@@ -87,8 +89,23 @@ bool Cluster::run_job() {
   }
   const auto place = jobs.begin() + static_cast<std::ptrdiff_t>(chosen);
   std::rotate(jobs.begin(), place, place + 1);
-  scheduler().try_run_once();
+  run_in_its_time(jobs.front());
   return true;
+}
+
+void Cluster::run_in_its_time(caf::resumable* job) {
+  const bool any_ahead = std::any_of(nodes_.begin(), nodes_.end(),
+                                     [](const Node& node) { return node.ahead != Duration{0}; });
+  const auto* actor = any_ahead ? dynamic_cast<const caf::scheduled_actor*>(job) : nullptr;
+  const auto owner = actor == nullptr ? owners_.end() : owners_.find(actor->id());
+  if (owner == owners_.end() || owner->second == kDisk ||
+      nodes_[owner->second].ahead == Duration{0}) {
+    scheduler().try_run_once();
+    return;
+  }
+  const NodeClock its_time(scheduler().clock(), actor->id(), nodes_[owner->second].ahead,
+                           shown_ahead_);
+  scheduler().try_run_once();
 }
 
 bool Cluster::pump() {
@@ -150,7 +167,7 @@ void Cluster::saw(const ControlMessage& message) {
   if (const auto* install = std::get_if<InstallView>(&message.body)) {
     witness_->told(install->view);
     for (Node& node : nodes_)
-      if (node.transport) node.transport->pretend(install->view.number);
+      if (node.transport) node.transport->pretend(install->view);
   }
 }
 
@@ -162,6 +179,7 @@ void Cluster::crash(uint32_t index, Duration down) {
   node.waiting.clear();
   node.computes.clear();
   node.slow = 1;
+  node.ahead = Duration{0};
   net_->crashed(index, life);
   forget_actors(index);
   node.router->detach();
@@ -184,6 +202,25 @@ void Cluster::pause(uint32_t index, bool paused) {
   node.transport->pause(paused);
   if (paused) return;
   for (const auto& action : std::exchange(node.waiting, {})) action();
+}
+
+void Cluster::leap(uint32_t index, Duration by) {
+  Node& node = nodes_[index];
+  if (node.life == 0) return;
+  node.ahead += by;
+  for (const auto& [actor, owner] : owners_)
+    if (owner == index) move_timers(scheduler().clock(), actor, -by);
+}
+
+bool Cluster::recovering() const {
+  const View* view = witness_->newest();
+  if (view == nullptr) return false;
+  return witness_->recovering() ||
+         std::any_of(view->seats.begin(), view->seats.end(), [this](const Seat& seat) {
+           return std::none_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+             return node.id == seat.node && node.life == seat.node_incarnation.value;
+           });
+         });
 }
 
 void Cluster::rival_swap() {
@@ -212,10 +249,13 @@ void Cluster::cut(uint32_t worker, const Cut& cut) {
 void Cluster::heal() {
   options_.odds = {};
   ledger_stalled_ = false;
+  *ledger_trouble_ = {};
+  witness_->forget_steps();
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     cut(i, {});
     pause(i, false);
     nodes_[i].slow = 1;
+    nodes_[i].sick = false;
     if (nodes_[i].transport) nodes_[i].transport->faulty().set_odds({});
   }
 }
@@ -236,6 +276,7 @@ void Cluster::cancel(const RequestId& id) {
 }
 
 void Cluster::operate(OperatorCall call) {
+  if (const auto* move = std::get_if<MoveCall>(&call)) witness_->asked_for(move->stage, move->node);
   if (gateway_)
     caf::anon_send(gateway_, OperatorRequest{std::move(call), [](const Result<void>&) {}});
 }

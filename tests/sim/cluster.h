@@ -2,9 +2,7 @@
 // faulty loopback transport, and between them peer links that delay and can be cut. What happens
 // is a function of the seed and of the calls.
 //
-// Not simulated: a clock of one node that jumps (CAF has one clock for all actors of a system; a
-// paused node is late, which is the same to its timers), and stage processes (isolation is
-// `thread`).
+// Not simulated: stage processes (isolation is `thread`).
 #pragma once
 
 #include <functional>
@@ -19,6 +17,7 @@
 #include "actors/stage.h"
 #include "tests/actors/world.h"
 #include "tests/sim/control_net.h"
+#include "tests/sim/ledger_tap.h"
 #include "tests/sim/node_transport.h"
 #include "tests/sim/plant.h"
 #include "tests/sim/witness.h"
@@ -46,6 +45,9 @@ class Cluster final : public test::Stagehand {
   explicit Cluster(const ClusterOptions& options);
   ~Cluster() override;
 
+  // The simulation's own time, also while the clock shows a node's.
+  Instant now() { return Stagehand::now() - shown_ahead_; }
+
   // Clients. A call while the head is down is lost, as a connection is; false then.
   bool generate(GenerateCall call, std::shared_ptr<PieceSink> sink);
   void detach(const RequestId& id, const PieceSink* sink);
@@ -63,7 +65,14 @@ class Cluster final : public test::Stagehand {
   void pause(uint32_t node, bool paused);
   void slow(uint32_t node, uint32_t factor) { nodes_[node].slow = factor; }
   void cut(uint32_t worker, const Cut& cut);
+  // Its clock jumps, for good: the one that deadlines and silences are judged by, or what it takes
+  // for the time of day.
+  void leap(uint32_t node, Duration by);
+  void leap_wall(uint32_t node, Duration by) { nodes_[node].wall_ahead += by; }
+  // Sick: no stage can be loaded there.
+  void sicken(uint32_t node, bool sick) { nodes_[node].sick = sick; }
   void stall_ledger(bool stalled) { ledger_stalled_ = stalled; }
+  void trouble_ledger(const LedgerTrouble& trouble) { *ledger_trouble_ = trouble; }
   // Somebody else, who knows the newest view, swaps it for the next one.
   void rival_swap();
   // No faults from now on, except that nodes that are down still have to come back.
@@ -76,6 +85,8 @@ class Cluster final : public test::Stagehand {
   uint32_t vocabulary() const { return vocabulary_; }
   uint32_t nodes() const { return static_cast<uint32_t>(nodes_.size()); }
   const std::shared_ptr<Witness>& witness() const { return witness_; }
+  // A seat is down, or the newest view has not computed anything yet.
+  bool recovering() const;
 
  private:
   static constexpr uint32_t kDisk = UINT32_MAX;  // owner of the ledger's actors
@@ -85,6 +96,8 @@ class Cluster final : public test::Stagehand {
     uint64_t life = 0;  // incarnation; 0: it is down
     bool paused = false;
     uint32_t slow = 1;
+    bool sick = false;
+    Duration ahead{}, wall_ahead{};
     Cut cut;
     std::shared_ptr<FrameRouter> router;
     std::shared_ptr<NodeTransport> transport;
@@ -107,11 +120,13 @@ class Cluster final : public test::Stagehand {
   void start_scheduler(Incarnation batcher_life);
   StageActor start_stage(uint32_t index, const StageSpec& spec, Incarnation life);
   void forget_actors(uint32_t index);
+  uint64_t life_of(const NodeId& id) const;  // 0: it is down
 
   // cluster.cpp: time
   bool pump() override;
   void work();
   bool run_job();
+  void run_in_its_time(caf::resumable* job);
   bool may_run(caf::resumable* job) const;
   void on_node(uint32_t index, uint64_t life, Duration delay, std::function<void()> action);
   void beat();
@@ -136,7 +151,9 @@ class Cluster final : public test::Stagehand {
   std::unordered_map<caf::actor_id, uint32_t> owners_;
   std::multimap<Instant, std::function<void()>> events_;
   uint64_t last_life_ = 1000;
+  Duration shown_ahead_{};
   bool ledger_stalled_ = false;
+  std::shared_ptr<LedgerTrouble> ledger_trouble_ = std::make_shared<LedgerTrouble>();
   std::set<Incarnation> hanging_;  // stages
   LedgerActor ledger_;
   GatewayActor gateway_;

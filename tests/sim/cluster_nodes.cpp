@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <caf/send.hpp>
 
+#include <algorithm>
+
 #include "actors/batcher.h"
 #include "actors/health_monitor.h"
 #include "actors/ledger.h"
@@ -13,6 +15,8 @@
 #include "tests/sim/cluster.h"
 #include "tests/sim/fake_stage.h"
 #include "tests/sim/ledger_tap.h"
+#include "tests/sim/node_clock.h"
+#include "tests/sim/peer_tap.h"
 #include "tests/sim/virtual_compute.h"
 
 namespace troupe::sim {
@@ -65,15 +69,28 @@ void Cluster::forget_actors(uint32_t index) {
   scheduler_ = nullptr;
 }
 
+uint64_t Cluster::life_of(const NodeId& id) const {
+  const auto found =
+      std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& node) { return node.id == id; });
+  return found == nodes_.end() ? 0 : found->life;
+}
+
 void Cluster::start_transport(uint32_t index) {
   Node& node = nodes_[index];
   node.router = std::make_shared<FrameRouter>();
-  node.transport = std::make_shared<NodeTransport>(NodeTransportOptions{.seed = draw_(),
-                                                                        .odds = options_.odds,
-                                                                        .hub = hub_.get(),
-                                                                        .router = node.router,
-                                                                        .witness = witness_,
-                                                                        .plant = options_.plant});
+  node.transport = std::make_shared<NodeTransport>(NodeTransportOptions{
+      .seed = draw_(),
+      .odds = options_.odds,
+      .hub = hub_.get(),
+      .router = node.router,
+      .witness = witness_,
+      .plant = options_.plant,
+      .in_its_time =
+          [this, index](const std::function<void()>& event) {
+            const NodeClock its_time(scheduler().clock(), 0, nodes_[index].ahead, shown_ahead_);
+            event();
+          },
+      .wall_ahead = [this, index] { return nodes_[index].wall_ahead; }});
   node.router->attach(node.transport);
   apply_cut(index);
 }
@@ -103,7 +120,8 @@ StageActor Cluster::start_stage(uint32_t index, const StageSpec& spec, Incarnati
                        .process = 1,
                        .open_max = 300s,
                        .compute = virtual_compute(std::move(compute)),
-                       .programs = fake_programs({life, witness_, options_.plant})};
+                       .programs = fake_programs({life, witness_, options_.plant,
+                                                  [this, index] { return nodes_[index].sick; }})};
   return owned_by(index, system().spawn(stage_actor, std::move(options)));
 }
 
@@ -165,19 +183,21 @@ void Cluster::start(uint32_t index) {
   listeners.children = node.supervisor;
   listeners.upstream = node.node;
   caf::anon_send(node.peer, listeners);
-  const char* names[] = {"health monitor", "model registry", "peer",    "supervisor",
-                         "node",           "gateway",        "batcher", "scheduler"};
+  const char* names[] = {"health monitor", "model registry", "peer",     "supervisor", "node",
+                         "gateway",        "batcher",        "peer tap", "scheduler"};
   for (size_t i = 0; i < node.actors.size(); ++i) watch_end(index, node.actors[i], names[i]);
   if (index != 0) net_->dial(index);
 }
 
 void Cluster::start_head_actors() {
+  witness_->head_started();
   if (!ledger_) {  // the disk, which outlives heads
     auto store = LedgerStore::open(":memory:");
     const auto storage = owned_by(
         kDisk, owned(system().spawn(ledger_actor, std::make_shared<std::unique_ptr<LedgerStore>>(
                                                       std::move(store).value()))));
-    ledger_ = owned_by(kDisk, owned(system().spawn(ledger_tap, storage, witness_, options_.plant)));
+    ledger_ = owned_by(kDisk, owned(system().spawn(ledger_tap, storage, witness_, ledger_trouble_,
+                                                   options_.plant)));
   }
   GatewayOptions gateway;
   gateway.self = nodes_[0].id;
@@ -212,7 +232,12 @@ void Cluster::start_scheduler(Incarnation batcher_life) {
   scheduling.deployment.standby = options_.standby;
   scheduling.batcher_incarnation = batcher_life;
   scheduling.batcher_address = head.transport->address();
-  scheduling.peer = head.peer;
+  scheduling.peer = owned_by(
+      0, system().spawn(peer_tap,
+                        PeerTapOptions{.peer = head.peer,
+                                       .witness = witness_,
+                                       .life_of = [this](const NodeId& id) { return life_of(id); },
+                                       .plant = options_.plant}));
   scheduling.health = head.health;
   scheduling.ledger = ledger_;
   scheduling.registry = head.registry;

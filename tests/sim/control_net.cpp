@@ -159,7 +159,7 @@ void ControlNet::beat() {
       Beat beat;
       beat.number = ++beats_[from_index];
       beat.progress = hooks_.progress(from_index);
-      caf::anon_send(receiver.health, BeatHeard{link, beat, hooks_.now()});
+      caf::anon_send(receiver.health, BeatHeard{link, beat, hooks_.now() + receiver.ahead});
     }
 }
 

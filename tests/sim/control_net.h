@@ -25,6 +25,7 @@ struct NetNode {
   bool paused = false;
   PeerActor peer;
   HealthMonitor health;
+  Duration ahead{};  // of its clock
 };
 
 class ControlNet {

@@ -18,6 +18,11 @@ std::string draw_cut(Draw& draw) {
   return what.empty() ? "h" : what;
 }
 
+int64_t draw_leap(Draw& draw, uint64_t most_ms) {
+  const auto by = static_cast<int64_t>(draw.between(1, most_ms));
+  return draw.chance(50) ? by : -by;
+}
+
 std::string draw_fault(Draw& draw, const ClusterOptions& options, uint64_t kind) {
   const char* points[] = {"arrive", "accept", "compute", "computed", "sent"};
   const auto node = draw.below(options.nodes);
@@ -50,11 +55,23 @@ std::string draw_fault(Draw& draw, const ClusterOptions& options, uint64_t kind)
       return "rival";
     case 12:
       return fmt::format("hang {}", stage);
+    case 13:
+      return fmt::format("away {}", draw.between(10, 2500));
+    case 14:
+      return fmt::format("doubt {}", draw.between(10, 2500));
+    case 15:
+      return fmt::format("leap {} {}", node, draw_leap(draw, 5000));
+    case 16:
+      return fmt::format("wall {} {}", node, draw_leap(draw, 100'000'000));
+    case 17:
+      // Always this one: whoever refused a stage is not asked for it again in this life, and
+      // somebody must be left.
+      return fmt::format("sick 1 {}", draw.between(50, 4000));
     default:
       return fmt::format("cancel {}", draw.below(6));
   }
 }
-constexpr uint64_t kKinds = 14;
+constexpr uint64_t kKinds = 19;
 
 }  // namespace
 
@@ -94,8 +111,10 @@ std::vector<ClientPlan> draw_clients(uint64_t seed, const ClusterOptions& option
     plan.call.sampling = {.temperature = 0.5F, .top_p = 1, .seed = draw.below(1000)};
     plan.call.ignore_end = true;
     plan.start = std::chrono::milliseconds(draw.below(kFaultsMs));
-    plan.expected = expected_tokens(plan.call.prompt_tokens, plan.call.sampling.seed,
-                                    plan.call.max_tokens, options.stages, vocabulary);
+    UndisturbedRun run = undisturbed_run(plan.call.prompt_tokens, plan.call.sampling.seed,
+                                         plan.call.max_tokens, options.stages, vocabulary);
+    plan.expected = std::move(run.tokens);
+    plan.rows = std::move(run.rows);
   }
   return plans;
 }
@@ -116,7 +135,10 @@ std::vector<Fault> draw_faults(uint64_t seed) {
     const uint64_t at = !faults.empty() && draw.chance(35)
                             ? faults[draw.below(faults.size())].at_ms + draw.below(400)
                             : draw.below(kFaultsMs);
-    faults.push_back({at, draw_fault(draw, options, kinds(of_kind))});
+    std::string text = draw_fault(draw, options, kinds(of_kind));
+    const char* steps[] = {"swap", "install", "replay", "feed"};
+    if (draw.chance(15)) text = fmt::format("upon {} {}", draw.of(steps), text);
+    faults.push_back({at, std::move(text)});
   }
   std::stable_sort(faults.begin(), faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "actors/model_registry.h"
 
@@ -142,7 +143,9 @@ class FakeProgram final : public StageProgram {
     if (options_.plant != Plant::kKeptOverReset) cache_.clear();
     tell();
   }
-  uint32_t kv_length(SequenceId sequence) const override { return cache_.length(sequence); }
+  uint32_t kv_length(SequenceId sequence) const override {
+    return cache_.length(sequence) + (options_.plant == Plant::kWatermark && stands_by_ ? 1 : 0);
+  }
   std::vector<SequenceHolding> holdings() const override { return cache_.holdings(); }
   uint32_t kv_row_bytes() const override { return sizeof(uint64_t); }
 
@@ -160,6 +163,8 @@ class FakeProgram final : public StageProgram {
   }
   Result<void> write_kv(std::span<const Segment> segments, ByteSpan rows) override {
     TROUPE_TRY_VOID(check(segments));
+    stands_by_ = true;
+    for (const auto& apply : std::exchange(unapplied_, {})) apply();
     for (const Segment& segment : segments) {
       cache_.claim(segment.sequence, segment.blocks);
       for (uint32_t r = 0; r < segment.rows; ++r, rows = rows.subspan(sizeof(uint64_t))) {
@@ -168,7 +173,7 @@ class FakeProgram final : public StageProgram {
         if (options_.plant == Plant::kWrongStandby) state ^= 1;
         const uint32_t position = segment.position + r;
         if (position == cache_.length(segment.sequence))
-          cache_.append(segment.sequence, state);
+          append(segment.sequence, later(segment.sequence, position, state));
         else if (cache_.row(segment.sequence, position) != state)
           broken("I7: a standby is sent other rows than it has");
       }
@@ -186,6 +191,21 @@ class FakeProgram final : public StageProgram {
     if (options_.plant == Plant::kNone) options_.witness->broken(promise);
   }
 
+  void append(SequenceId sequence, uint64_t state) {
+    if (options_.plant == Plant::kNone)
+      options_.witness->row(stage_, cache_.length(sequence), state);
+    cache_.append(sequence, state);
+    options_.witness->stored(options_.life, sequence, cache_.length(sequence));
+  }
+  // What is stored now; with Plant::kEarlyAck the row itself follows with the next rows.
+  uint64_t later(SequenceId sequence, uint32_t position, uint64_t state) {
+    if (options_.plant != Plant::kEarlyAck) return state;
+    unapplied_.push_back([this, sequence, position, state] {
+      if (position < cache_.length(sequence)) cache_.row(sequence, position) = state;
+    });
+    return 0;
+  }
+
   Result<void> check(std::span<const Segment> segments) const {
     for (const Segment& segment : segments) {
       if (!cache_.covers(segment))
@@ -201,7 +221,7 @@ class FakeProgram final : public StageProgram {
     uint64_t state = mix(position == 0 ? 1 : cache_.row(sequence, position - 1), input, stage_);
     if (options_.plant == Plant::kBatchVariant) state += rows > 1 ? 1 : 0;
     if (position == cache_.length(sequence) || options_.plant == Plant::kNoPositions)
-      cache_.append(sequence, state);
+      append(sequence, state);
     else if (cache_.row(sequence, position) != state)
       broken("I5: executing a row again gives other bytes");
     return state;
@@ -219,27 +239,34 @@ class FakeProgram final : public StageProgram {
   const FakeOptions options_;
   uint64_t draws_ = 0;
   FakeCache cache_;
+  bool stands_by_ = false;
+  std::vector<std::function<void()>> unapplied_;
 };
 
 }  // namespace
 
-std::vector<uint32_t> expected_tokens(const std::vector<uint32_t>& prompt, uint64_t seed,
-                                      uint32_t count, uint32_t stages, uint32_t vocabulary) {
+UndisturbedRun undisturbed_run(const std::vector<uint32_t>& prompt, uint64_t seed, uint32_t count,
+                               uint32_t stages, uint32_t vocabulary) {
+  UndisturbedRun run;
+  run.rows.resize(stages);
   std::vector<uint64_t> before(stages, 1);
-  std::vector<uint32_t> generated;
+  std::vector<uint32_t>& generated = run.tokens;
   for (size_t position = 0; generated.size() < count; ++position) {
     uint64_t value =
         position < prompt.size() ? prompt[position] : generated[position - prompt.size()];
-    for (uint32_t stage = 0; stage < stages; ++stage)
+    for (uint32_t stage = 0; stage < stages; ++stage) {
       value = before[stage] = mix(before[stage], value, stage);
+      run.rows[stage].push_back(value);
+    }
     if (position + 1 >= prompt.size()) generated.push_back(token_of(value, seed, vocabulary));
   }
-  return generated;
+  return run;
 }
 
 ProgramMaker fake_programs(FakeOptions options) {
   return [options](const StageSpec& spec,
                    const ModelPtr& model) -> Result<std::unique_ptr<StageProgram>> {
+    if (options.fails()) return Error{ErrorCode::kResourceExhausted, "no memory for it"};
     return std::unique_ptr<StageProgram>(
         std::make_unique<FakeProgram>(spec, model->config.vocabulary, options));
   };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -15,14 +16,19 @@
 
 namespace troupe::sim {
 
-// The tokens that an undisturbed pipeline of so many stages generates.
-std::vector<uint32_t> expected_tokens(const std::vector<uint32_t>& prompt, uint64_t seed,
-                                      uint32_t count, uint32_t stages, uint32_t vocabulary);
+// What an undisturbed pipeline of so many stages generates, and the rows it holds then.
+struct UndisturbedRun {
+  std::vector<uint32_t> tokens;
+  std::vector<std::vector<uint64_t>> rows;  // [stage][position]
+};
+UndisturbedRun undisturbed_run(const std::vector<uint32_t>& prompt, uint64_t seed, uint32_t count,
+                               uint32_t stages, uint32_t vocabulary);
 
 struct FakeOptions {
   Incarnation life;  // of the stage
   std::shared_ptr<Witness> witness;
   Plant plant = Plant::kNone;
+  std::function<bool()> fails;  // to load, at this moment
 };
 ProgramMaker fake_programs(FakeOptions options);
 

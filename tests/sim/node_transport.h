@@ -4,7 +4,7 @@
 #pragma once
 
 #include <deque>
-#include <map>
+#include <functional>
 #include <memory>
 
 #include "actors/dataplane/frame_router.h"
@@ -22,6 +22,9 @@ struct NodeTransportOptions {
   std::shared_ptr<FrameRouter> router;  // until it is detached
   std::shared_ptr<Witness> witness;
   Plant plant = Plant::kNone;
+  // Runs it while the clock shows the node's time.
+  std::function<void(const std::function<void()>&)> in_its_time;
+  std::function<Duration()> wall_ahead;  // of the node's wall clock
 };
 
 class NodeTransport final : public Transport {
@@ -30,8 +33,8 @@ class NodeTransport final : public Transport {
   ~NodeTransport() override;
   FaultyTransport& faulty() { return *faulty_; }
   void pause(bool paused);
-  // For Plant::kNoViewFence: the newest view of what arrives here.
-  void pretend(ViewNumber view);
+  // For bugs of fencing: the newest view there is.
+  void pretend(const View& view);
 
   std::vector<std::byte> address() const override { return faulty_->address(); }
   Result<ConnectionId> connect(ByteSpan address) override { return faulty_->connect(address); }
@@ -42,6 +45,7 @@ class NodeTransport final : public Transport {
  private:
   class Gate;
   std::shared_ptr<Witness> witness_;
+  std::function<Duration()> wall_ahead_;
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<FaultyTransport> faulty_;  // before the gate
 };

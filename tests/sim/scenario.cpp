@@ -36,6 +36,7 @@ class Run {
     Outcome outcome;
     cluster_.run(kFaultWindow, [] { return false; });
     cluster_.heal();
+    healed_ = true;
     const Instant healed = cluster_.now();
     const bool over = cluster_.run(kLiveness, [this] { return all_done(); });
     outcome.recovered_s = to_seconds(cluster_.now() - healed);
@@ -44,6 +45,7 @@ class Run {
     if (outcome.failure.empty()) outcome.failure = check_rest();
     for (const auto& client : clients_) outcome.tokens += client->cursor();
     outcome.faults_under_load = faults_under_load_;
+    outcome.faults_under_recovery = faults_under_recovery_;
     outcome.views = cluster_.witness()->views();
     outcome.frames = cluster_.witness()->frames_computed();
     return outcome;
@@ -91,6 +93,16 @@ class Run {
   }
 
   void strike(const std::string& text) {
+    if (text.starts_with("upon ")) {
+      const size_t end = text.find(' ', 5);
+      if (end == std::string::npos) return;
+      // Not in the middle of whoever does that.
+      return cluster_.witness()->upon(text.substr(5, end - 5), [this, rest = text.substr(end + 1)] {
+        later(0, [this, rest] { strike(rest); });
+      });
+    }
+    if (healed_) return;
+    if (cluster_.recovering()) ++faults_under_recovery_;
     if (std::any_of(clients_.begin(), clients_.end(),
                     [](const auto& client) { return client->running(); }))
       ++faults_under_load_;
@@ -113,10 +125,28 @@ class Run {
       later(duration, [this] { cluster_.stall_ledger(false); });
       return true;
     }
-    if (what != "crash" && what != "pause" && what != "slow" && what != "cut") return false;
+    if (what == "away" || what == "doubt") {
+      words >> duration;
+      cluster_.trouble_ledger({.away = what == "away", .doubt = what == "doubt"});
+      later(duration, [this] { cluster_.trouble_ledger({}); });
+      return true;
+    }
+    const char* others[] = {"crash", "pause", "slow", "cut", "leap", "wall", "sick"};
+    if (std::find(std::begin(others), std::end(others), what) == std::end(others)) return false;
     words >> node;
     if (node >= cluster_.nodes()) return true;
-    if (what == "crash") {
+    if (what == "leap" || what == "wall") {
+      int64_t by = 0;
+      words >> by;
+      if (what == "leap")
+        cluster_.leap(node, std::chrono::milliseconds(by));
+      else
+        cluster_.leap_wall(node, std::chrono::milliseconds(by));
+    } else if (what == "sick") {
+      words >> duration;
+      cluster_.sicken(node, true);
+      later(duration, [this, node] { cluster_.sicken(node, false); });
+    } else if (what == "crash") {
       words >> duration;
       cluster_.crash(node, std::chrono::milliseconds(duration));
     } else if (what == "pause") {
@@ -174,7 +204,8 @@ class Run {
   Cluster cluster_;
   std::vector<std::shared_ptr<Client>> clients_;
   uint32_t throws_ = 0;
-  uint64_t faults_under_load_ = 0;
+  bool healed_ = false;
+  uint64_t faults_under_load_ = 0, faults_under_recovery_ = 0;
 };
 
 }  // namespace

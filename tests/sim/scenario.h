@@ -13,10 +13,13 @@ namespace troupe::sim {
 // Words of a fault's text; nodes count from 0, the head; times in milliseconds:
 //   crash NODE DOWN        pause NODE FOR         slow NODE FACTOR FOR
 //   cut NODE WHAT FOR      (any of h, w: peer link to head, to worker; i, o: data in, out)
+//   leap NODE BY (its clock)   wall NODE BY (its time of day)   sick NODE FOR (loads no stage)
 //   throw STAGE POINT+N    hang STAGE             stall FOR (the ledger's storage)
+//   away FOR (it answers errors)  doubt FOR (it does what it is told and answers errors)
 //   drain NODE             move STAGE NODE        standby 0|1
 //   rival (somebody else's swap of the next view wins)
 //   leave REQUEST AWAY     cancel REQUEST
+//   upon STEP FAULT: from its time on, when a recovery does that (witness.h)
 struct Fault {
   uint64_t at_ms = 0;
   std::string text;
@@ -25,8 +28,9 @@ struct Fault {
 struct Outcome {
   std::string failure;  // empty: all is as it must be
   uint64_t tokens = 0, views = 0, frames = 0;
-  uint64_t faults_under_load = 0;  // struck while a request ran
-  double recovered_s = 0;          // virtual time from the end of the faults until all was over
+  uint64_t faults_under_load = 0;      // struck while a request ran …
+  uint64_t faults_under_recovery = 0;  // … or while the cluster recovered from another
+  double recovered_s = 0;              // virtual time from the end of the faults until all was over
 };
 
 struct RunOptions {

@@ -66,6 +66,7 @@ int run_all(const Options& options) {
     sum.tokens += outcome.tokens;
     sum.views += outcome.views;
     sum.faults_under_load += outcome.faults_under_load;
+    sum.faults_under_recovery += outcome.faults_under_recovery;
     sum.frames += outcome.frames;
     sum.recovered_s = std::max(sum.recovered_s, outcome.recovered_s);
     if (outcome.failure.empty()) continue;
@@ -76,11 +77,12 @@ int run_all(const Options& options) {
     std::fflush(stdout);
   }
   fmt::print(
-      "{{\"runs\": {}, \"failed\": {}, \"faults\": {}, \"faults_under_load\": {}, \"tokens\": {}, "
+      "{{\"runs\": {}, \"failed\": {}, \"faults\": {}, \"faults_under_load\": {}, "
+      "\"faults_under_recovery\": {}, \"tokens\": {}, "
       "\"views\": {}, "
       "\"micro_batches\": {}, \"longest_recovery_s\": {:.2f}, \"seconds\": {:.1f}}}\n",
-      runs, failed, faults_drawn, sum.faults_under_load, sum.tokens, sum.views, sum.frames,
-      sum.recovered_s, to_seconds(steady_now() - begin));
+      runs, failed, faults_drawn, sum.faults_under_load, sum.faults_under_recovery, sum.tokens,
+      sum.views, sum.frames, sum.recovered_s, to_seconds(steady_now() - begin));
   return failed == 0 && runs > 0 ? 0 : 1;
 }
 
