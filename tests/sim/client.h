@@ -34,6 +34,8 @@ class Client final : public std::enable_shared_from_this<Client> {
   const std::string& quarantined() const { return quarantined_; }
   std::string state() const;  // for people: how far it came
   uint64_t cursor() const { return cursor_; }
+  uint32_t tries() const { return tries_; }
+  const std::string& last_error() const { return last_error_; }
 
  private:
   class Sink;

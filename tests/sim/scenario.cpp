@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "tests/sim/client.h"
 #include "tests/sim/cluster.h"
@@ -46,6 +47,8 @@ class Run {
     for (const auto& client : clients_) outcome.tokens += client->cursor();
     outcome.faults_under_load = faults_under_load_;
     outcome.faults_under_recovery = faults_under_recovery_;
+    outcome.replays = cluster_.witness()->replays();
+    outcome.refusals = cluster_.witness()->refusals();
     outcome.views = cluster_.witness()->views();
     outcome.frames = cluster_.witness()->frames_computed();
     return outcome;
@@ -215,11 +218,15 @@ Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults, RunOptions
 }
 
 std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults, RunOptions options) {
-  for (size_t i = faults.size(); i-- > 0;) {
-    std::vector<Fault> fewer = faults;
-    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!run_scenario(seed, fewer, options).failure.empty()) faults = std::move(fewer);
-  }
+  // Until none can be left out: one may be needless only when another has gone.
+  for (bool shorter = true; std::exchange(shorter, false);)
+    for (size_t i = faults.size(); i-- > 0;) {
+      std::vector<Fault> fewer = faults;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (run_scenario(seed, fewer, options).failure.empty()) continue;
+      faults = std::move(fewer);
+      shorter = true;
+    }
   return faults;
 }
 

@@ -28,6 +28,7 @@ struct Fault {
 struct Outcome {
   std::string failure;  // empty: all is as it must be
   uint64_t tokens = 0, views = 0, frames = 0;
+  uint64_t replays = 0, refusals = 0;  // orders to send from a journal; frames that stages refused
   uint64_t faults_under_load = 0;      // struck while a request ran …
   uint64_t faults_under_recovery = 0;  // … or while the cluster recovered from another
   double recovered_s = 0;              // virtual time from the end of the faults until all was over

@@ -136,6 +136,8 @@ void Witness::sent(const Frame& frame) {
         broken(fmt::format("I7: {} acknowledges {} rows of sequence {} and has {}",
                            to_string(frame.header.sender), segment.position, segment.sequence.value,
                            most_stored(frame.header.sender, segment.sequence)));
+  replays_ += frame.header.kind == FrameKind::kReplay ? 1 : 0;
+  refused_frames_ += frame.header.kind == FrameKind::kRefused ? 1 : 0;
   if (frame.header.kind == FrameKind::kReplay) reached("replay");
   if (frame.header.kind == FrameKind::kKvRows) reached("feed");
 }

@@ -72,6 +72,8 @@ class Witness {
   const View* newest() const { return views_.empty() ? nullptr : &views_.rbegin()->second; }
   uint64_t views() const { return views_.size(); }
   uint64_t frames_computed() const { return computed_; }
+  uint64_t replays() const { return replays_; }
+  uint64_t refusals() const { return refused_frames_; }
 
  private:
   // Sender, receiver, view, edge sequence: what a frame says of itself.
@@ -90,7 +92,7 @@ class Witness {
   std::map<std::tuple<uint32_t, NodeId, uint64_t>, uint32_t> refusals_;
   std::map<std::string, std::vector<std::function<void()>>> upon_;
   ViewNumber computed_in_;
-  uint64_t computed_ = 0;
+  uint64_t computed_ = 0, replays_ = 0, refused_frames_ = 0;
 };
 
 }  // namespace troupe::sim
