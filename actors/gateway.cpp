@@ -218,6 +218,11 @@ void GatewayState::cancel(const CancelOrder& order) {
 
 void GatewayState::sweep() {
   const Instant now = self->clock().now();
+  // Time in which this did not run is nobody's absence: who came meanwhile is still to be heard.
+  const Duration late = now - sweep_due;
+  if (late > options.tick)
+    for (auto& [id, stream] : streams) stream.idle_since = std::min(now, stream.idle_since + late);
+  sweep_due = now + options.tick;
   size_t ended = static_cast<size_t>(std::ranges::count_if(
       streams, [](const auto& entry) { return entry.second.end.has_value(); }));
   for (auto entry = streams.begin(); entry != streams.end();) {
@@ -256,6 +261,7 @@ GatewayActor::behavior_type gateway_actor(GatewayActor::stateful_pointer<Gateway
   GatewayState& state = self->state;
   state.self = self;
   state.options = std::move(options);
+  state.sweep_due = self->clock().now() + state.options.tick;
   self->delayed_send(self, state.options.tick, Tick{});
   self->set_exception_handler(keep_text);
   return {

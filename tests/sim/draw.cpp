@@ -34,7 +34,7 @@ std::string draw_fault(Draw& draw, const ClusterOptions& options, uint64_t kind)
     case 1:
       return fmt::format("crash 0 {}", draw.between(5, 1000));
     case 2:
-      return fmt::format("pause {} {}", node, draw.between(20, node == 0 ? 2000 : 3000));
+      return fmt::format("pause {} {}", node, draw.between(20, draw.chance(20) ? 5000 : 2000));
     case 3:
       return fmt::format("slow {} {} {}", node, draw.between(2, 50), draw.between(100, 3000));
     case 4:

@@ -163,6 +163,27 @@ BOOST_AUTO_TEST_CASE(a_clock_that_leaps_forward_evicts_nobody) {
     }
 }
 
+// It waits three seconds for a client to come back; those in which it stood still itself, or its
+// clock leapt over, are nobody's absence.
+BOOST_AUTO_TEST_CASE(a_head_that_lost_time_cancels_no_request_for_it) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+    for (const bool leaps : {true, false}) {
+      Scene scene(seed);
+      const auto first = scene.running_request();
+      first->leave(200ms);
+      scene.pass(50ms);
+      if (leaps) {
+        scene.cluster.leap(0, 5s);
+      } else {
+        scene.cluster.pause(0, true);
+        scene.pass(5s);
+        scene.cluster.pause(0, false);
+      }
+      BOOST_TEST(scene.ends(first));
+      BOOST_TEST(scene.broken() == "");
+    }
+}
+
 BOOST_AUTO_TEST_CASE(a_node_that_loads_nothing_is_left_alone) {
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     Scene scene(seed);
