@@ -118,7 +118,8 @@ void GatewayState::admit_and_record(const GenerateCall& call,
 void GatewayState::recorded(const RequestId& id, const RecordOutcome& outcome) {
   const auto found = streams.find(id);
   if (found == streams.end() || found->second.end) return;  // cancelled meanwhile
-  if (outcome.error) return fail(id, *outcome.error);
+  // A disk that is full or away is not the request's fault: the client may ask again.
+  if (outcome.error) return fail(id, {ErrorCode::kUnavailable, outcome.error->message});
   if (!outcome.created && !same_request(outcome.record, found->second.record))
     return fail(id,
                 {ErrorCode::kConflict, "this request id was used for a different request already"});
@@ -217,6 +218,11 @@ void GatewayState::cancel(const CancelOrder& order) {
 
 void GatewayState::sweep() {
   const Instant now = self->clock().now();
+  // Time in which this did not run is nobody's absence: who came meanwhile is still to be heard.
+  const Duration late = now - sweep_due;
+  if (late > options.tick)
+    for (auto& [id, stream] : streams) stream.idle_since = std::min(now, stream.idle_since + late);
+  sweep_due = now + options.tick;
   size_t ended = static_cast<size_t>(std::ranges::count_if(
       streams, [](const auto& entry) { return entry.second.end.has_value(); }));
   for (auto entry = streams.begin(); entry != streams.end();) {
@@ -255,6 +261,7 @@ GatewayActor::behavior_type gateway_actor(GatewayActor::stateful_pointer<Gateway
   GatewayState& state = self->state;
   state.self = self;
   state.options = std::move(options);
+  state.sweep_due = self->clock().now() + state.options.tick;
   self->delayed_send(self, state.options.tick, Tick{});
   self->set_exception_handler(keep_text);
   return {

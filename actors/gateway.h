@@ -48,6 +48,7 @@ struct GatewayState {
   SchedulerActor scheduler;
   std::optional<PromptCodec> codec;
   std::map<RequestId, Stream> streams;
+  Instant sweep_due;
   bool serving = false, stopping = false;
   std::string not_serving_why = "the model is being loaded";
 

@@ -31,21 +31,29 @@ void SchedulerState::model_opened(const OpenedModel& opened) {
     return tell_gateway(false, opened.error->message);
   }
   model = opened.model;
+  read_view();
+}
+
+void SchedulerState::read_view() {
+  view_due = false;
   self->request(options.ledger, caf::timespan{kAnswerMax}, GetView{options.deployment.name})
       .then([this](const ViewOutcome& outcome) { view_read(outcome); },
             [this](const caf::error& error) {
-              ViewOutcome outcome;
-              outcome.error = Error{ErrorCode::kInternal, self->system().render(error)};
-              view_read(outcome);
+              view_unread(Error{ErrorCode::kUnavailable, self->system().render(error)});
             });
 }
 
+void SchedulerState::view_unread(const Error& why) {
+  // Its storage may be full or away for a while: asked again with the next tick, and noted once.
+  // What it does not understand stays as it is.
+  view_due = why.code == ErrorCode::kIo || why.code == ErrorCode::kUnavailable;
+  if (!view_due) failure = why;
+  if (told_gateway != why.message) note("the ledger cannot be read: " + why.message);
+  tell_gateway(false, why.message);
+}
+
 void SchedulerState::view_read(const ViewOutcome& outcome) {
-  if (outcome.error) {
-    failure = outcome.error;
-    note("the ledger cannot be read: " + outcome.error->message);
-    return tell_gateway(false, outcome.error->message);
-  }
+  if (outcome.error) return view_unread(*outcome.error);
   auto spec = replica_spec(options.deployment, *model);
   if (!spec.ok()) {
     failure = spec.error();
@@ -349,6 +357,7 @@ SchedulerActor::behavior_type scheduler_actor(SchedulerActor::stateful_pointer<S
       },
       [&state](const PeerVerdict& verdict) { state.verdict(verdict); },
       [&state](const Tick&) {
+        if (state.view_due) state.read_view();
         if (state.replica) state.carry_out(state.replica->on_tick(state.self->clock().now()));
         state.self->delayed_send(state.self, state.options.tick, Tick{});
       },

@@ -74,6 +74,7 @@ struct SchedulerState {
   ModelPtr model;
   std::optional<Error> failure;  // the deployment cannot start: why
   std::unique_ptr<Replica> replica;
+  bool view_due = false;  // the ledger did not say which view is the newest: ask it again
   std::map<uint32_t, StageRecord> figures;
   uint64_t results_wrong = 0;          // lives that were accused of it
   uint64_t replica_noted = 0;          // number of its newest event that was looked at
@@ -86,6 +87,8 @@ struct SchedulerState {
 
   void start();
   void model_opened(const OpenedModel& opened);
+  void read_view();
+  void view_unread(const Error& why);
   void view_read(const ViewOutcome& outcome);
   void joined(const PeerJoined& event);
   void node_lost(const NodeId& node, Incarnation incarnation, const std::string& why, bool evict);

@@ -3,132 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <sstream>
+#include <utility>
 
+#include "tests/sim/client.h"
 #include "tests/sim/cluster.h"
-#include "tests/sim/fake_stage.h"
+#include "tests/sim/draw.h"
 
 namespace troupe::sim {
 namespace {
 
-using test::RecordingSink;
-
-constexpr uint64_t kFaultsMs = 4000;       // faults begin in this time
-constexpr Duration kLiveness = 300s;       // everything must be over so long after they stopped
-constexpr Duration kFaultWindow = 6000ms;  // then all is healed
-
-class Draw {
- public:
-  explicit Draw(uint64_t seed) : random_(seed) {}
-  uint64_t below(uint64_t limit) { return random_() % limit; }
-  bool chance(uint64_t percent) { return below(100) < percent; }
-
- private:
-  std::mt19937_64 random_;
-};
-
-ClusterOptions draw_cluster(uint64_t seed) {
-  Draw draw(seed * 31 + 5);
-  ClusterOptions options;
-  options.seed = seed;
-  options.nodes = 2 + static_cast<uint32_t>(draw.below(4));
-  options.stages = 1 + static_cast<uint32_t>(draw.below(4));
-  options.standby = draw.chance(50) ? StandbyPolicy::kKv : StandbyPolicy::kNone;
-  const uint64_t journals[] = {0, 600, 1 << 20};  // none, too short, enough
-  options.journal_bytes = journals[draw.below(3)];
-  const auto sometimes = [&](double most) {
-    return draw.chance(40) ? most * static_cast<double>(draw.below(1000)) / 1000 : 0;
-  };
-  options.odds.lose = sometimes(0.01);
-  options.odds.repeat = sometimes(0.05);
-  options.odds.corrupt = sometimes(0.01);
-  options.odds.delay = sometimes(0.2);
-  options.odds.reorder = sometimes(0.1);
-  return options;
-}
+constexpr Duration kLiveness = 60s;  // everything must be over so long after the faults stopped
 
 ClusterOptions planted(ClusterOptions options, Plant plant) {
   options.plant = plant;
   return options;
 }
 
-struct Request {
-  GenerateCall call;
-  Duration start{};
-  std::vector<uint32_t> expected;
-  std::vector<std::shared_ptr<RecordingSink>> sinks;  // it is left and taken up again
-  std::vector<uint64_t> cursors;
-};
-
-std::vector<Request> draw_requests(uint64_t seed, const ClusterOptions& options,
-                                   uint32_t vocabulary) {
-  Draw draw(seed * 57 + 11);
-  std::vector<Request> requests(2 + draw.below(5));
-  for (size_t i = 0; i < requests.size(); ++i) {
-    Request& request = requests[i];
-    request.call.id = fmt::format("request-{}", i);
-    const uint64_t prompt = 1 + draw.below(60);
-    for (uint64_t t = 0; t < prompt; ++t)
-      request.call.prompt_tokens.push_back(static_cast<uint32_t>(draw.below(vocabulary)));
-    request.call.max_tokens = 5 + static_cast<uint32_t>(draw.below(60));
-    request.call.sampling = {.temperature = 0.5F, .top_p = 1, .seed = draw.below(1000)};
-    request.call.ignore_end = true;
-    request.start = std::chrono::milliseconds(draw.below(kFaultsMs));
-    request.expected = expected_tokens(request.call.prompt_tokens, request.call.sampling.seed,
-                                       request.call.max_tokens, options.stages, vocabulary);
-  }
-  return requests;
-}
-
-// What one listener heard must be the log from its cursor on, without a hole or a repeat.
-std::string check_sink(const Request& request, size_t which) {
-  const RecordingSink& sink = *request.sinks[which];
-  uint64_t next = request.cursors[which];
-  for (const GeneratedPiece& piece : sink.pieces) {
-    if (piece.index != next)
-      return fmt::format("{}: listener {} got index {} after {}", request.call.id, which,
-                         piece.index, next);
-    if (next >= request.expected.size() || piece.token != request.expected[next])
-      return fmt::format("{}: token {} is {}, expected {}", request.call.id, next, piece.token,
-                         next < request.expected.size() ? request.expected[next] : 0);
-    ++next;
-  }
-  return {};
-}
-
-std::string check(const std::vector<Request>& requests) {
-  for (const Request& request : requests) {
-    for (size_t i = 0; i < request.sinks.size(); ++i)
-      if (std::string wrong = check_sink(request, i); !wrong.empty()) return wrong;
-    if (request.sinks.empty()) return request.call.id + ": never started";
-    const RecordingSink& last = *request.sinks.back();
-    if (last.ends.size() != 1)
-      return fmt::format("{}: {} ends, {} of {} tokens", request.call.id, last.ends.size(),
-                         request.cursors.back() + last.pieces.size(), request.expected.size());
-    if (last.ends[0].reason != FinishReason::kLength)
-      return fmt::format(
-          "{}: ended with {}: {}", request.call.id, to_string(last.ends[0].reason),
-          last.ends[0].error ? last.ends[0].error->message : std::string("no error"));
-    if (request.cursors.back() + last.pieces.size() != request.expected.size())
-      return fmt::format("{}: {} tokens, expected {}", request.call.id,
-                         request.cursors.back() + last.pieces.size(), request.expected.size());
-  }
-  return {};
-}
-
 class Run {
  public:
-  Run(uint64_t seed, const std::vector<Fault>& faults, Plant plant)
-      : options_(planted(draw_cluster(seed), plant)),
-        cluster_(options_),
-        requests_(draw_requests(seed, options_, cluster_.vocabulary())) {
-    // Requests are refused until it serves.
-    cluster_.run(10s, [this] { return serves(); });
-    for (Request& request : requests_)
-      cluster_.after(request.start, [this, &request] { listen(request, 0); });
+  Run(uint64_t seed, const std::vector<Fault>& faults, RunOptions run)
+      : run_(run), options_(planted(draw_cluster(seed), run.plant)), cluster_(options_) {
+    for (ClientPlan& plan : draw_clients(seed, options_, cluster_.vocabulary())) {
+      clients_.push_back(std::make_shared<Client>(cluster_, std::move(plan)));
+      clients_.back()->begin();
+    }
     for (const Fault& fault : faults)
-      cluster_.after(std::chrono::milliseconds(fault.at_ms),
+      cluster_.after(500ms + std::chrono::milliseconds(fault.at_ms),
                      [this, text = fault.text] { strike(text); });
   }
 
@@ -136,139 +37,196 @@ class Run {
     Outcome outcome;
     cluster_.run(kFaultWindow, [] { return false; });
     cluster_.heal();
-    const bool over = cluster_.run(kLiveness, [this] { return all_ended(); });
-    outcome.failure = check(requests_);
-    if (outcome.failure.empty() && !over) outcome.failure = "not over in time";
-    // What is finished leaves nothing behind.
-    cluster_.run(3s, [] { return false; });
-    const ClusterStatus status = cluster_.status();
-    if (status.deployments.empty()) {
-      outcome.failure = "no status";
-      return outcome;
-    }
-    const BatcherStatus& batcher = status.deployments[0].batcher;
-    if (outcome.failure.empty() && (batcher.kv_blocks_used != 0 || batcher.requests_running != 0 ||
-                                    batcher.requests_queued != 0))
-      outcome.failure =
-          fmt::format("left behind: {} blocks, {} running, {} queued", batcher.kv_blocks_used,
-                      batcher.requests_running, batcher.requests_queued);
-    outcome.tokens = batcher.tokens_generated;
-    outcome.faults_survived = status.faults_survived;
-    outcome.views = status.deployments[0].view;
+    healed_ = true;
+    const Instant healed = cluster_.now();
+    const bool over = cluster_.run(kLiveness, [this] { return all_done(); });
+    outcome.recovered_s = to_seconds(cluster_.now() - healed);
+    outcome.failure = cluster_.witness()->first_broken();
+    if (outcome.failure.empty() && !over) outcome.failure = "not over in time: " + who_waits();
+    if (outcome.failure.empty()) outcome.failure = check_rest();
+    for (const auto& client : clients_) outcome.tokens += client->cursor();
+    outcome.faults_under_load = faults_under_load_;
+    outcome.faults_under_recovery = faults_under_recovery_;
+    outcome.replays = cluster_.witness()->replays();
+    outcome.refusals = cluster_.witness()->refusals();
+    outcome.views = cluster_.witness()->views();
+    outcome.frames = cluster_.witness()->frames_computed();
     return outcome;
   }
 
  private:
-  void listen(Request& request, uint64_t cursor) {
-    request.sinks.push_back(std::make_shared<RecordingSink>());
-    request.cursors.push_back(cursor);
-    GenerateCall call = request.call;
-    call.after = cursor;
-    cluster_.generate(call, request.sinks.back());
+  bool all_done() const {
+    return std::all_of(clients_.begin(), clients_.end(),
+                       [](const auto& client) { return client->done(); });
   }
 
-  bool serves() {
-    const ClusterStatus status = cluster_.status();
-    return !status.deployments.empty() && status.deployments[0].state == DeploymentState::kServing;
+  std::string who_waits() const {
+    std::string all;
+    for (const auto& client : clients_)
+      if (!client->done()) all += (all.empty() ? "" : "; ") + client->state();
+    return all;
   }
 
-  bool all_ended() const {
-    return std::all_of(requests_.begin(), requests_.end(), [](const Request& request) {
-      return !request.sinks.empty() && !request.sinks.back()->ends.empty();
-    });
+  // What is finished leaves nothing behind, and the cluster serves.
+  std::string check_rest() {
+    // A request may be quarantined only if stages failed by themselves often enough.
+    for (const auto& client : clients_)
+      if (!client->quarantined().empty() && throws_ < 3) return client->quarantined();
+    cluster_.run(5s, [] { return false; });
+    const auto status = cluster_.status(10s);
+    if (!cluster_.witness()->first_broken().empty()) return cluster_.witness()->first_broken();
+    if (!status || status->deployments.empty()) return "no status";
+    const DeploymentStatus& deployment = status->deployments[0];
+    const BatcherStatus& batcher = deployment.batcher;
+    if (batcher.kv_blocks_used != 0 || batcher.requests_running != 0 ||
+        batcher.requests_queued != 0 || batcher.micro_batches_in_flight != 0)
+      return fmt::format("left behind: {} blocks, {} running, {} queued, {} in flight",
+                         batcher.kv_blocks_used, batcher.requests_running, batcher.requests_queued,
+                         batcher.micro_batches_in_flight);
+    const std::string held = cluster_.witness()->held_in_seats();
+    if (run_.check_held && !held.empty()) return "left behind: " + held;
+    if (deployment.state != DeploymentState::kServing)
+      return fmt::format("it does not serve: {} {}", to_string(deployment.state),
+                         deployment.detail);
+    return {};
+  }
+
+  void later(uint64_t delay_ms, std::function<void()> action) {
+    cluster_.after(std::chrono::milliseconds(delay_ms), std::move(action));
   }
 
   void strike(const std::string& text) {
-    std::istringstream words(text);
-    std::string what, where;
-    uint32_t a = 0, b = 0;
-    words >> what >> a;
-    if (what == "crash") {
-      cluster_.crash(a);
-    } else if (what == "cut") {
-      words >> b;
-      cluster_.cut(a, true);
-      cluster_.after(std::chrono::milliseconds(b), [this, a] { cluster_.cut(a, false); });
-    } else if (what == "throw") {
-      words >> where;
-      cluster_.inject(a, "throw@" + where);
-    } else if (what == "drain") {
-      cluster_.operate(DrainCall{fmt::format("node-{}", a + 1), true});
-      cluster_.after(2s, [this, a] {
-        cluster_.operate(DrainCall{fmt::format("node-{}", a + 1), false});
+    if (text.starts_with("upon ")) {
+      const size_t end = text.find(' ', 5);
+      if (end == std::string::npos) return;
+      // Not in the middle of whoever does that.
+      return cluster_.witness()->upon(text.substr(5, end - 5), [this, rest = text.substr(end + 1)] {
+        later(0, [this, rest] { strike(rest); });
       });
-    } else if (what == "move") {
-      words >> b;
-      cluster_.operate(MoveCall{"", a, fmt::format("node-{}", b + 1)});
-    } else if (what == "standby") {
-      cluster_.operate(StandbyCall{"", a == 0 ? StandbyPolicy::kNone : StandbyPolicy::kKv});
-    } else if (what == "leave" && a < requests_.size()) {
-      Request& request = requests_[a];
-      if (request.sinks.empty() || !request.sinks.back()->ends.empty()) return;
-      cluster_.detach(request.call.id, request.sinks.back());
-      const uint64_t cursor = request.cursors.back() + request.sinks.back()->pieces.size();
-      cluster_.after(50ms, [this, &request, cursor] { listen(request, cursor); });
     }
+    if (healed_) return;
+    if (cluster_.recovering()) ++faults_under_recovery_;
+    if (std::any_of(clients_.begin(), clients_.end(),
+                    [](const auto& client) { return client->running(); }))
+      ++faults_under_load_;
+    std::istringstream words(text);
+    std::string what;
+    words >> what;
+    if (!strike_node(what, words) && !strike_stage(what, words)) strike_client(what, words);
   }
 
+  bool strike_node(const std::string& what, std::istringstream& words) {
+    uint32_t node = 0;
+    uint64_t duration = 0;
+    if (what == "rival") {
+      cluster_.rival_swap();
+      return true;
+    }
+    if (what == "stall") {
+      words >> duration;
+      cluster_.stall_ledger(true);
+      later(duration, [this] { cluster_.stall_ledger(false); });
+      return true;
+    }
+    if (what == "away" || what == "doubt") {
+      words >> duration;
+      cluster_.trouble_ledger({.away = what == "away", .doubt = what == "doubt"});
+      later(duration, [this] { cluster_.trouble_ledger({}); });
+      return true;
+    }
+    const char* others[] = {"crash", "pause", "slow", "cut", "leap", "wall", "sick"};
+    if (std::find(std::begin(others), std::end(others), what) == std::end(others)) return false;
+    words >> node;
+    if (node >= cluster_.nodes()) return true;
+    if (what == "leap" || what == "wall") {
+      int64_t by = 0;
+      words >> by;
+      if (what == "leap")
+        cluster_.leap(node, std::chrono::milliseconds(by));
+      else
+        cluster_.leap_wall(node, std::chrono::milliseconds(by));
+    } else if (what == "sick") {
+      words >> duration;
+      cluster_.sicken(node, true);
+      later(duration, [this, node] { cluster_.sicken(node, false); });
+    } else if (what == "crash") {
+      words >> duration;
+      cluster_.crash(node, std::chrono::milliseconds(duration));
+    } else if (what == "pause") {
+      words >> duration;
+      cluster_.pause(node, true);
+      later(duration, [this, node] { cluster_.pause(node, false); });
+    } else if (what == "slow") {
+      uint32_t factor = 1;
+      words >> factor >> duration;
+      cluster_.slow(node, factor);
+      later(duration, [this, node] { cluster_.slow(node, 1); });
+    } else {
+      std::string which;
+      words >> which >> duration;
+      const auto has = [&](char part) { return which.find(part) != std::string::npos; };
+      cluster_.cut(node, {has('h'), has('w'), has('i'), has('o')});
+      later(duration, [this, node] { cluster_.cut(node, {}); });
+    }
+    return true;
+  }
+
+  bool strike_stage(const std::string& what, std::istringstream& words) {
+    uint32_t first = 0, second = 0;
+    std::string where;
+    if (what == "throw" && words >> first >> where) {
+      ++throws_;
+      cluster_.inject(first, "throw@" + where);
+    } else if (what == "hang" && words >> first) {
+      cluster_.hang(first);
+    } else if (what == "drain" && words >> first) {
+      const NodeId node = fmt::format("node-{}", first + 1);
+      cluster_.operate(DrainCall{node, true});
+      later(2000, [this, node] { cluster_.operate(DrainCall{node, false}); });
+    } else if (what == "move" && words >> first >> second) {
+      cluster_.operate(MoveCall{"", first, fmt::format("node-{}", second + 1)});
+    } else if (what == "standby" && words >> first) {
+      cluster_.operate(StandbyCall{"", first == 0 ? StandbyPolicy::kNone : StandbyPolicy::kKv});
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void strike_client(const std::string& what, std::istringstream& words) {
+    uint32_t which = 0;
+    uint64_t away = 0;
+    words >> which >> away;
+    if (which >= clients_.size()) return;
+    if (what == "leave") clients_[which]->leave(std::chrono::milliseconds(away));
+    if (what == "cancel") clients_[which]->cancel();
+  }
+
+  const RunOptions run_;
   const ClusterOptions options_;
   Cluster cluster_;
-  std::vector<Request> requests_;
+  std::vector<std::shared_ptr<Client>> clients_;
+  uint32_t throws_ = 0;
+  bool healed_ = false;
+  uint64_t faults_under_load_ = 0, faults_under_recovery_ = 0;
 };
 
 }  // namespace
 
-std::vector<Fault> draw_faults(uint64_t seed) {
-  const ClusterOptions options = draw_cluster(seed);
-  Draw draw(seed * 13 + 7);
-  std::vector<Fault> faults;
-  const uint64_t count = draw.below(9);
-  const char* points[] = {"arrive", "accept", "compute", "computed", "sent"};
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t at = draw.below(kFaultsMs);
-    const auto node = 1 + draw.below(options.nodes - 1);
-    const auto stage = draw.below(options.stages);
-    std::string text;
-    switch (draw.below(8)) {
-      case 0:
-      case 1:
-        text = fmt::format("crash {}", node);
-        break;
-      case 2:
-        text = fmt::format("cut {} {}", node, 50 + draw.below(1500));
-        break;
-      case 3:
-        text = fmt::format("throw {} {}+{}", stage, points[draw.below(5)], draw.below(4));
-        break;
-      case 4:
-        text = fmt::format("drain {}", node);
-        break;
-      case 5:
-        text = fmt::format("move {} {}", stage, draw.below(options.nodes));
-        break;
-      case 6:
-        text = fmt::format("standby {}", draw.below(2));
-        break;
-      default:
-        text = fmt::format("leave {}", draw.below(6));
+Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults, RunOptions options) {
+  return Run(seed, faults, options).go();
+}
+
+std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults, RunOptions options) {
+  // Until none can be left out: one may be needless only when another has gone.
+  for (bool shorter = true; std::exchange(shorter, false);)
+    for (size_t i = faults.size(); i-- > 0;) {
+      std::vector<Fault> fewer = faults;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (run_scenario(seed, fewer, options).failure.empty()) continue;
+      faults = std::move(fewer);
+      shorter = true;
     }
-    faults.push_back({at, text});
-  }
-  std::stable_sort(faults.begin(), faults.end(),
-                   [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
-  return faults;
-}
-
-Outcome run_scenario(uint64_t seed, const std::vector<Fault>& faults, Plant plant) {
-  return Run(seed, faults, plant).go();
-}
-
-std::vector<Fault> shrink(uint64_t seed, std::vector<Fault> faults, Plant plant) {
-  for (size_t i = faults.size(); i-- > 0;) {
-    std::vector<Fault> fewer = faults;
-    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!run_scenario(seed, fewer, plant).failure.empty()) faults = std::move(fewer);
-  }
   return faults;
 }
 
