@@ -35,7 +35,7 @@ struct FrameSegment {
   uint32_t rows = 0;
   std::vector<uint32_t> blocks;
   std::vector<uint32_t> tokens;  // kTokens: [rows]; kSampled: the one sampled token; else empty
-  bool sample = false;
+  bool sample = false;  // kKvStored: everything below the position was checked, not only stored
   SamplingParameters sampling;
   uint64_t logits_digest = 0;  // kSampled
   // kInputRows, kChecked: [rows], digest of what came out of each row; 0: nothing did

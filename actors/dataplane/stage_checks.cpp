@@ -150,8 +150,12 @@ void StagePort::compare(const std::vector<FrameSegment>& segments,
                 out.position + out.rows, to_string(out.sequence), to_hex(out.seat_outcome),
                 to_hex(out.standby_outcome));
     }
+    // How far it came out the same, be it that earlier rows were executed once more.
+    const uint32_t end = out.position + out.rows;
+    const uint32_t reached = out.disputed ? end : std::max(known.position, end);
     known = out;
-    known.position += std::exchange(known.rows, 0U);
+    known.position = reached;
+    known.rows = 0;
     known.outcomes.clear();
     answer.header.segments.push_back(std::move(out));
   }

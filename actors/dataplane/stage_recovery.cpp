@@ -182,7 +182,12 @@ void StagePort::answer_lengths(const FrameHeader& fed, StageProgram& program) {
     FrameSegment out;
     out.sequence = sequence;
     out.position = program.kv_length(sequence);
-    out.disputed = known != checked_.end() && known->second.disputed;
+    if (known != checked_.end()) {
+      out.disputed = known->second.disputed;
+      // Rows that came as KV were not compared with anything: they do not count as checked.
+      out.sample = fed.kind == FrameKind::kInputRows && !out.disputed;
+      if (out.sample) out.position = std::min(out.position, known->second.position);
+    }
     answer.header.segments.push_back(std::move(out));
   }
   send(view_.seats[options_.stage].data_address, std::move(answer));
@@ -199,7 +204,7 @@ void StagePort::stored(const FrameHeader& header) {
     if (segment.disputed) {
       disputed_.insert(segment.sequence);
       inputs_->forget(segment.sequence);
-    } else {
+    } else if (segment.sample) {
       inputs_->checked(segment.sequence, segment.position);
     }
   }

@@ -226,6 +226,7 @@ class Replica {
   void note_unprotected(Instant now);
   const NodeFacts* standby_node(uint32_t stage) const;
   bool standbys_wait() const;
+  bool checker_is_gone() const;
   ReplicaSpec spec_;
   ViewNumber last_;       // the ledger's newest, as far as known
   ViewNumber committed_;  // the newest of ours the ledger confirmed; it never goes back behind it

@@ -12,6 +12,12 @@ namespace troupe {
 
 ReplicaActions Replica::advance(Instant now, ReplicaActions actions) {
   if (!settled(now)) return actions;
+  if (state_ == ReplicaState::kServing && checker_is_gone()) {
+    actions.push_back(PauseAction{
+        fmt::format("view {} gives way: a standby that checked is gone", view_.number.value),
+        std::nullopt});
+    state_ = ReplicaState::kLoading;
+  }
   go_back_to_seats(now, actions);
   place_missing(now, actions);
   if (all_ready()) {

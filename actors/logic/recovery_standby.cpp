@@ -185,6 +185,16 @@ bool Replica::standbys_wait() const {
                    std::any_of(view_.standbys.begin(), view_.standbys.end(), in_another_way));
 }
 
+// Tokens are held back until the standbys that the view names have checked them: one that will not
+// do so any more must not be named any longer, whatever else is under way.
+bool Replica::checker_is_gone() const {
+  return std::any_of(view_.standbys.begin(), view_.standbys.end(), [&](const Standby& known) {
+    const Stage& standby = standbys_[known.stage];
+    return known.policy == StandbyPolicy::kInput &&
+           !(standby.ready() && standby.seat.incarnation == known.seat.incarnation);
+  });
+}
+
 std::vector<Standby> Replica::ready_standbys() const {
   std::vector<Standby> standbys;
   for (uint32_t stage = 0; stage < standbys_.size(); ++stage)

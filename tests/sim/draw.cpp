@@ -48,7 +48,7 @@ std::string draw_fault(Draw& draw, const ClusterOptions& options, uint64_t kind)
     case 8:
       return fmt::format("move {} {}", stage, node);
     case 9:
-      return fmt::format("standby {}", draw.below(2));
+      return fmt::format("standby {}", draw.below(3));
     case 10:
       return fmt::format("leave {} {}", draw.below(6), draw.between(1, 900));
     case 11:
@@ -81,7 +81,7 @@ ClusterOptions draw_cluster(uint64_t seed) {
   options.seed = seed;
   options.nodes = 2 + static_cast<uint32_t>(draw.below(4));
   options.stages = 1 + static_cast<uint32_t>(draw.below(4));
-  options.standby = draw.chance(50) ? StandbyPolicy::kKv : StandbyPolicy::kNone;
+  options.standby = draw.of(kPolicies);
   const uint64_t journals[] = {0, 600, 1 << 20};  // none, too short, enough
   options.journal_bytes = draw.of(journals);
   const int steps_us[] = {100, 2000, 10'000};

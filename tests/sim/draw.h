@@ -6,10 +6,14 @@
 #include <random>
 #include <vector>
 
+#include "base/view.h"
 #include "tests/sim/client.h"
 #include "tests/sim/cluster.h"
 
 namespace troupe::sim {
+
+inline constexpr StandbyPolicy kPolicies[] = {StandbyPolicy::kNone, StandbyPolicy::kKv,
+                                              StandbyPolicy::kInput};
 
 class Draw {
  public:

@@ -210,7 +210,11 @@ class FakeProgram final : public StageProgram {
     for (const Segment& segment : segments) {
       if (!cache_.covers(segment))
         return Error{ErrorCode::kInvalidFrame, "blocks that do not cover the rows"};
-      if (segment.position > cache_.length_under(segment.sequence, segment.blocks))
+      // One may go on with the sequence of the segment before it.
+      const Segment* before = &segment == segments.data() ? nullptr : &segment - 1;
+      const bool goes_on = before != nullptr && before->sequence == segment.sequence &&
+                           segment.position <= before->position + before->rows;
+      if (!goes_on && segment.position > cache_.length_under(segment.sequence, segment.blocks))
         return Error{ErrorCode::kConflict, "a gap"};
     }
     return {};

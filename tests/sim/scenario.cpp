@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -186,7 +187,7 @@ class Run {
     } else if (what == "move" && words >> first >> second) {
       cluster_.operate(MoveCall{"", first, fmt::format("node-{}", second + 1)});
     } else if (what == "standby" && words >> first) {
-      cluster_.operate(StandbyCall{"", first == 0 ? StandbyPolicy::kNone : StandbyPolicy::kKv});
+      cluster_.operate(StandbyCall{"", kPolicies[first % std::size(kPolicies)]});
     } else {
       return false;
     }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "actors/ledger_store.h"
 #include "base/digest.h"
 
@@ -156,6 +158,16 @@ void Witness::computes(Incarnation life, uint32_t stage, const Frame& frame) {
   const auto view = views_.find(header.view);
   if (view == views_.end()) return broken(where + ", which the ledger does not have");
   const std::vector<Seat>& seats = view->second.seats;
+  if (header.kind == FrameKind::kInputRows) {  // a standby that checks its stage
+    const auto& standbys = view->second.standbys;
+    const bool follows = std::any_of(standbys.begin(), standbys.end(), [&](const Standby& one) {
+      return one.stage == stage && one.seat.incarnation == life &&
+             one.policy == StandbyPolicy::kInput;
+    });
+    if (!follows || stage >= seats.size() || seats[stage].incarnation != header.sender)
+      broken(where + ", which it does not follow in this view");
+    return;
+  }
   const Incarnation from = stage == 0 ? view->second.batcher : seats[stage - 1].incarnation;
   if (stage >= seats.size() || seats[stage].incarnation != life || header.sender != from)
     broken(where + ", which does not seat them so");

@@ -145,6 +145,31 @@ BOOST_AUTO_TEST_CASE(what_was_said_is_said_again_until_the_sequence_ends) {
   BOOST_TEST(told() == "0+4 4+0");
 }
 
+BOOST_AUTO_TEST_CASE(rows_that_came_as_kv_are_checked_when_they_are_executed_after_all) {
+  // A row that the stage executed for a view that was gone when it had: it has the row, but sent
+  // nothing on, and it will be executed again.
+  install(view());
+  run(0, 4);
+  seat.program->held[SequenceId{5}] = 5;
+  seat.port->tick(Instant{1h});
+  seat.port->tick(Instant{1h} + kFeedAnswerMax);
+  // The row goes as KV, and before that is answered it is executed again.
+  run(4, 1);
+  BOOST_TEST(standby.program->held[SequenceId{5}] == 5U);
+  BOOST_TEST(told().starts_with("0+4 4+1"));
+}
+
+BOOST_AUTO_TEST_CASE(rows_executed_once_more_take_nothing_back) {
+  install(view());
+  run(0, 6);
+  run(2, 2);  // a micro-batch that was sent again
+  Instant now{1h};
+  standby.port->tick(now);
+  standby.port->tick(now + kCheckedAgainAfter);
+  process.pump();
+  BOOST_TEST(told() == "0+6 2+2 6+0");
+}
+
 BOOST_AUTO_TEST_CASE(a_frame_that_is_not_answered_is_sent_again) {
   install(view());
   process.router->unbind(Incarnation{kStandby});  // what is sent meanwhile gets lost

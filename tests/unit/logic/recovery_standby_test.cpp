@@ -125,6 +125,41 @@ BOOST_AUTO_TEST_CASE(how_they_follow_may_change_with_a_new_view) {
   BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kInput, scene.now)) == "");
 }
 
+BOOST_AUTO_TEST_CASE(a_checker_that_is_gone_leaves_the_view_at_once) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  scene.replica.on_policy(StandbyPolicy::kInput, scene.now);
+  scene.committed(3);
+  scene.installed(3, {0, 1});
+  // Of two that go together, and with a planned move under way, which a loss undoes.
+  BOOST_TEST(scene.move(1, "a") == "assign 1 to a.1");
+  BOOST_TEST(scene.lose("c") ==
+             "pause (view 3 gives way: a standby that checked is gone); stop 1 on a; propose 4: "
+             "a.10 b.11");
+  BOOST_TEST(standbys(scene) == "");
+  scene.committed(4);
+  scene.installed(4, {0, 1});
+}
+
+BOOST_AUTO_TEST_CASE(without_the_policy_nobody_is_waited_for_any_more) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  scene.replica.on_policy(StandbyPolicy::kInput, scene.now);
+  scene.committed(3);
+  scene.installed(3, {0, 1});
+  BOOST_TEST(text(scene.replica.on_policy(StandbyPolicy::kNone, scene.now)) ==
+             "stop 0 on c; stop 1 on c; pause (view 3 gives way: a standby that checked is gone); "
+             "propose 4: a.10 b.11");
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_that_nobody_can_follow_says_why) {
   Scene scene = with_standbys(2);
   scene.installed(1, {0, 1});
