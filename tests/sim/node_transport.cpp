@@ -60,7 +60,10 @@ class NodeTransport::Gate final : public TransportEvents {
     FrameHeader& header = frame.header;
     const bool is_old = header.view < newest_.number;
     const Incarnation successor = sender_to(header.receiver);
-    const bool of_zombie = is_old && successor && !is_seated(header.sender);
+    // Only what is computed: a late answer is of a micro-batch that no batcher knows any more, and
+    // its number would make the successor's own answers look like repeats.
+    const bool of_zombie =
+        is_old && header.kind == FrameKind::kActivations && successor && !is_seated(header.sender);
     if (plant_ == Plant::kZombie && of_zombie) header.sender = successor;
     if ((plant_ == Plant::kNoViewFence && is_old) || (plant_ == Plant::kZombie && of_zombie)) {
       header.view = newest_.number;
