@@ -28,10 +28,14 @@ std::vector<Fault> faults_of(uint64_t seed, const std::string& more) {
   return faults;
 }
 
-Found first_failure(Plant plant, uint64_t seeds, const std::string& more) {
+// The first run that breaks the promise. Others may fail in other ways before: standbys that check
+// notice some of these bugs themselves.
+Found first_failure(Plant plant, uint64_t seeds, const std::string& more,
+                    const std::string& promise = "") {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Outcome outcome = run_scenario(seed, faults_of(seed, more), {.plant = plant});
-    if (!outcome.failure.empty()) return {seed, outcome.failure};
+    if (!outcome.failure.empty() && outcome.failure.find(promise) != std::string::npos)
+      return {seed, outcome.failure};
   }
   return {};
 }
@@ -40,10 +44,9 @@ Found first_failure(Plant plant, uint64_t seeds, const std::string& more) {
 // few seeds draw.
 void must_find(Plant plant, uint64_t seeds, const std::string& promise,
                const std::string& more = "") {
-  const Found found = first_failure(plant, seeds, more);
+  const Found found = first_failure(plant, seeds, more, promise);
   BOOST_TEST_CONTEXT(to_string(plant) << ", seed " << found.seed << ": " << found.failure) {
     BOOST_TEST(found.seed != 0U);
-    BOOST_TEST(found.failure.find(promise) != std::string::npos);
   }
 }
 
