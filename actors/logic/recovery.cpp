@@ -33,7 +33,8 @@ Replica::Replica(ReplicaSpec spec, ViewNumber last, Incarnation batcher,
       stages_(spec_.stages),
       standbys_(spec_.stages),
       standby_trouble_(spec_.stages),
-      undone_(spec_.stages) {}
+      undone_(spec_.stages),
+      moves_(spec_.stages) {}
 
 ReplicaActions Replica::on_nodes(const std::vector<NodeFacts>& nodes, const std::string& why,
                                  Instant now) {
@@ -305,6 +306,8 @@ ReplicaActions Replica::on_installed(uint32_t stage, ViewNumber number, Instant 
 ReplicaActions Replica::on_tick(Instant now) {
   if (!first_tick_) first_tick_ = now;
   ReplicaActions actions;
+  if (state_ == ReplicaState::kServing && now - served_since_ >= kSuccess)
+    moves_.assign(moves_.size(), 0);
   check_view(now, actions);
   check_stages(now, actions);
   check_standbys(now, actions);

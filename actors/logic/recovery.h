@@ -9,6 +9,10 @@
 // or asked for by an operator) loads the successor first and goes on serving meanwhile. A stage
 // that has a standby does not load: the standby takes its seat.
 //
+// A stage that moves from node to node and is lost wherever it comes up, more than kMovesMax times
+// without a view that served for kSuccess between, takes the replica along: it rests for a while.
+// Requests keep their records and go on later; new ones are refused meanwhile.
+//
 // View numbers: every proposal with other content gets a higher number, until the ledger says how
 // far it really is. The ledger must answer proposals in the order they were asked; a lost answer is
 // made up for by asking again.
@@ -200,6 +204,7 @@ class Replica {
   // recovery_placing.cpp: from facts to the next step
   ReplicaActions advance(Instant now, ReplicaActions actions);
   bool settled(Instant now) const;
+  bool rests(Instant now, ReplicaActions& actions);
   void go_back_to_seats(Instant now, ReplicaActions& actions);
   void place_missing(Instant now, ReplicaActions& actions);
   bool must_move(const Stage& life) const;
@@ -247,12 +252,17 @@ class Replica {
   Instant step_since_;  // when view_ was proposed or installed (the state says which)
   bool install_repeated_ = false;
   std::optional<Instant> first_tick_;
+  std::vector<uint32_t> moves_;  // [stage]: to other nodes after losses, since the last success
+  Instant served_since_, rest_until_;
   bool placed_once_ = false;
   std::string stuck_;  // last said; empty when not stuck
   uint32_t faults_ = 0;
   std::vector<ReplicaEvent> history_;
   uint64_t last_event_ = 0, last_attempt_ = 0;
 
+  static constexpr uint32_t kMovesMax = 3;
+  static constexpr Duration kSuccess = 1s;
+  static constexpr Duration kRest = 10s;
   static constexpr size_t kHistoryMax = 64;
   static constexpr size_t kDeadMax = 64;
   static constexpr Duration kStandbyRetryAfter = 5s;  // the next attempt after one that failed

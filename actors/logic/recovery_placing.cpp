@@ -18,6 +18,7 @@ ReplicaActions Replica::advance(Instant now, ReplicaActions actions) {
         std::nullopt});
     state_ = ReplicaState::kLoading;
   }
+  if (rests(now, actions)) return actions;
   go_back_to_seats(now, actions);
   place_missing(now, actions);
   if (all_ready()) {
@@ -39,6 +40,23 @@ bool Replica::settled(Instant now) const {
       nodes_.begin(), nodes_.end(), [](const NodeFacts& facts) { return !facts.draining; }));
   return placed_once_ || (taking > 0 && taking >= spec_.nodes_expected) ||
          (first_tick_ && now - *first_tick_ >= spec_.settle_max);
+}
+
+// Losses that follow a stage wherever it goes are not the nodes' fault: moving on would only wear
+// out the next one.
+bool Replica::rests(Instant now, ReplicaActions& actions) {
+  if (now < rest_until_) return true;
+  const auto worn =
+      std::find_if(moves_.begin(), moves_.end(), [](uint32_t moves) { return moves > kMovesMax; });
+  if (worn == moves_.end() || state_ == ReplicaState::kServing) return false;
+  const Error why{ErrorCode::kUnavailable,
+                  fmt::format("stage {} was moved {} times and lost again each time: it is tried "
+                              "again in {:.0f} s",
+                              worn - moves_.begin(), *worn, to_seconds(kRest))};
+  rest_until_ = now + kRest;
+  moves_.assign(moves_.size(), 0);
+  stuck(why, now, actions);
+  return true;
 }
 
 // A planned move that failed, or that a loss elsewhere overtook, is undone as long as the old seat
@@ -230,6 +248,10 @@ void Replica::serve(Instant now, ReplicaActions& actions) {
   avoided_.clear();
   stuck_.clear();
   note_unprotected(now);
+  served_since_ = now;
+  for (size_t stage = 0; stage < served_.size(); ++stage)
+    if (served_[stage].node != view_.seats[stage].node && !stages_[stage].cause.empty())
+      ++moves_[stage];
   served_ = view_.seats;
   served_standbys_ = view_.standbys;
   for (Stage& life : stages_) life.cause.clear();

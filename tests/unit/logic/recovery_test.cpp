@@ -396,6 +396,45 @@ BOOST_AUTO_TEST_CASE(every_state_has_a_name) {
   BOOST_TEST(to_string(static_cast<ReplicaState>(5)) == std::string("unknown"));
 }
 
+BOOST_AUTO_TEST_CASE(a_stage_that_is_lost_wherever_it_goes_lets_the_replica_rest) {
+  Scene scene(1);
+  scene.join("a");
+  scene.join("b");
+  scene.ready(0, "a", 10);
+  scene.committed(1);
+  scene.installed(1, {0});
+  std::string here = "a", there = "b";
+  uint64_t life = 10, view = 1;
+  const auto lost_and_moved = [&] {
+    const std::string did = scene.lost(0, here, life, false);
+    std::swap(here, there);
+    if (did.find("assign 0 to " + here) == std::string::npos) return did;
+    scene.ready(0, here, ++life);
+    scene.committed(++view);
+    scene.installed(view, {0});
+    return did;
+  };
+  for (int i = 0; i < 4; ++i) {
+    scene.now += 100ms;
+    BOOST_TEST(lost_and_moved().find("stuck") == std::string::npos);
+  }
+  BOOST_TEST(lost_and_moved() ==
+             "pause (stage 0 on a was lost: killed by signal 9); stop 0 on a; stuck (stage 0 was "
+             "moved 4 times and lost again each time: it is tried again in 10 s)");
+  BOOST_TEST(scene.after(9s) == "");
+  BOOST_TEST(scene.after(1s) == "assign 0 to b.1");
+  scene.ready(0, "b", ++life);
+  scene.committed(++view);
+  scene.installed(view, {0});
+  // What serves for a while starts from nothing.
+  here = "b";
+  there = "a";
+  for (int i = 0; i < 10; ++i) {
+    scene.after(1s);
+    BOOST_TEST(lost_and_moved().find("stuck") == std::string::npos);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(history_is_bounded) {
   Scene scene(1);
   scene.join("a");
