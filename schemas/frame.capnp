@@ -48,7 +48,7 @@ struct Segment {
   rows @2 :UInt32;             # at most 65536
   blocks @3 :List(UInt32);     # KV block table of the sequence, at most 16384 entries
   tokens @4 :List(UInt32);     # tokens: one per row; sampled: the sampled one or none; else empty
-  sample @5 :Bool;             # the last row's logits choose the next token; kvStored: what is below was checked, too
+  sample @5 :Bool;             # the last row's logits choose the next token; see FrameSegment
   temperature @6 :Float32;     # [0, 100]; 0 is greedy
   topP @7 :Float32 = 1.0;      # (0, 1]
   seed @8 :UInt64;             # of the draws

@@ -35,7 +35,9 @@ struct FrameSegment {
   uint32_t rows = 0;
   std::vector<uint32_t> blocks;
   std::vector<uint32_t> tokens;  // kTokens: [rows]; kSampled: the one sampled token; else empty
-  bool sample = false;  // kKvStored: everything below the position was checked, not only stored
+  // kTokens, kActivations, kInputRows: the last row's logits choose the next token. kKvStored:
+  // everything below the position was checked, not only stored. kKvRows: these rows will not be.
+  bool sample = false;
   SamplingParameters sampling;
   uint64_t logits_digest = 0;  // kSampled
   // kInputRows, kChecked: [rows], digest of what came out of each row; 0: nothing did

@@ -155,6 +155,10 @@ bool StagePort::feed_rows(StageProgram& program, const std::vector<SequenceHoldi
     out.position = segment.position;
     out.rows = segment.rows;
     out.blocks = segment.blocks;
+    out.sample = inputs_ && inputs_->gave_up(segment.sequence);
+    if (out.sample)
+      log_warning("stage", "rows [{}, {}) of sequence {} go unchecked: the input log is full",
+                  out.position, out.position + out.rows, to_string(out.sequence));
     frame.header.segments.push_back(std::move(out));
   }
   frame.payload = std::move(rows).value();
@@ -168,8 +172,17 @@ void StagePort::store_rows(const FramePtr& frame, StageProgram& program) {
   if (!outcome.ok())
     log_debug("stage", "the standby did not take rows: {}", to_string(outcome.error()));
   const std::lock_guard lock(mutex_);
-  if (frame->header.view == view_.number && role_ == Role::kStandby)
-    answer_lengths(frame->header, program);
+  if (frame->header.view != view_.number || role_ != Role::kStandby) return;
+  bool pass = false;
+  for (const FrameSegment& segment : frame->header.segments) {
+    if (!segment.sample || !outcome.ok()) continue;
+    FrameSegment& known = checked_[segment.sequence];
+    known.sequence = segment.sequence;
+    known.position = std::max(known.position, segment.position + segment.rows);
+    pass = true;
+  }
+  if (pass) say_checked();
+  answer_lengths(frame->header, program);
 }
 
 // Under mutex_.

@@ -250,7 +250,9 @@ void Batching::take_refusal(Sequence& sequence, const std::string& why,
                             std::vector<BatchEvent>& events) {
   sequence.fed = 0;
   sequence.gap.reset();
-  if (++sequence.refusals <= kRefusalsMax) return;
+  // What is held of it may be what is wrong: from the second time on it starts under another id.
+  sequence.preempted = ++sequence.refusals >= 2;
+  if (sequence.refusals <= kRefusalsMax) return;
   events.push_back(end(sequence, FinishReason::kFailed,
                        fmt::format("refused {} times in a row: {}", sequence.refusals, why)));
 }

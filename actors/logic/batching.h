@@ -162,10 +162,10 @@ class Batching {
   // that is already in the log and equal is a repeat; one that differs is a DIVERGENCE: that
   // request fails, both tokens are in its text.
   std::vector<BatchEvent> on_sampled(MicroBatchId id, std::span<const SampledRow> rows);
-  // A stage refused it (a gap, a bad shape). Its sequences are fed again from the start, at most
-  // `kRefusalsMax` times each without a new token between; then they fail with `why`. From the
-  // second time on a sequence runs alone, so that one that no stage can run takes no others with
-  // it.
+  // A stage refused it (a gap, a bad shape, no number came out). Its sequences are fed again from
+  // the start, at most `kRefusalsMax` times each without a new token between; then they fail with
+  // `why`. From the second time on a sequence runs alone, so that one that no stage can run takes
+  // no others with it, and under another id, so that nothing stages hold of it is believed.
   std::vector<BatchEvent> on_refused(MicroBatchId id, const std::string& why);
   // What a standby says of rows that its stage executed; of sequences that are unknown, or known
   // under another id by now, it says nothing. A request that is in dispute `kDisputesMax` times, or

@@ -29,7 +29,11 @@ void InputLog::append(InputPiece piece) {
   rows_ += piece.rows;
   pieces_.push_back(std::move(piece));
   // A sequence without its oldest piece is of no use here: all of it goes.
-  while (bytes_ > bytes_max_ && pieces_.size() > 1) forget(pieces_.front().sequence);
+  while (bytes_ > bytes_max_ && pieces_.size() > 1) {
+    const SequenceId oldest = pieces_.front().sequence;
+    forget(oldest);
+    given_up_.insert(oldest);
+  }
 }
 
 std::optional<uint32_t> InputLog::first(SequenceId sequence) const {
@@ -67,11 +71,13 @@ void InputLog::checked(SequenceId sequence, uint32_t position) {
 
 void InputLog::forget(SequenceId sequence) {
   drop_if([&](const InputPiece& piece) { return piece.sequence == sequence; });
+  given_up_.erase(sequence);
 }
 
 void InputLog::clear() {
   pieces_.clear();
   owners_.clear();
+  given_up_.clear();
   bytes_ = 0;
   rows_ = 0;
 }

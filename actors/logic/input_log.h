@@ -4,14 +4,15 @@
 // order.
 //
 // The standby lags by what is under way; the batcher bounds that (BatchingLimits::unchecked_max).
-// Should it not, the log is bounded by memory: then the oldest pieces go, and the standby gets the
-// rows of the KV cache instead, unchecked.
+// Should that be too much memory, the sequence with the oldest piece is given up: the standby gets
+// its rows from the KV cache, is told so, and lets them pass unchecked, because somebody waits.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/bytes.h"
@@ -56,6 +57,8 @@ class InputLog {
   void checked(SequenceId sequence, uint32_t position);
   void forget(SequenceId sequence);
   void clear();
+  // Some of its rows were dropped for want of memory and will never be checked.
+  bool gave_up(SequenceId sequence) const { return given_up_.contains(sequence); }
 
   uint64_t rows() const { return rows_; }
   size_t bytes() const { return bytes_; }
@@ -67,6 +70,7 @@ class InputLog {
   const size_t bytes_max_;
   std::deque<InputPiece> pieces_;
   std::map<uint32_t, SequenceId> owners_;  // by KV block, of the newest piece that has it
+  std::set<SequenceId> given_up_;
   size_t bytes_ = 0;
   uint64_t rows_ = 0;
 };

@@ -120,6 +120,15 @@ BOOST_AUTO_TEST_CASE(a_result_that_differs_is_in_dispute_and_the_sequence_rests)
   BOOST_TEST(told() == "0+4 4+2! 0+2");
 }
 
+BOOST_AUTO_TEST_CASE(a_standby_for_which_nothing_comes_out_disputes) {
+  install(view());
+  run(0, 4);
+  standby.program->fails = true;
+  run(4, 1);
+  BOOST_TEST(told() == "0+4 4+0!");
+  BOOST_TEST(said().back().standby_outcome == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(a_flipped_bit_of_the_stage_is_found) {
   install(view());
   seat.port->arm(parse_fault("flip+1").value());

@@ -26,6 +26,7 @@ class FakeProgram final : public StageProgram {
       if (segment.position > end) return Error{ErrorCode::kConflict, "a gap"};
       end = std::max(end, segment.position + segment.rows);
     }
+    if (fails) return Error{ErrorCode::kInvalidFrame, "no number came out"};
     StageOutput output;
     output.hidden = SharedBuffer::allocate(batch.rows() * 4);
     auto* row = reinterpret_cast<uint32_t*>(output.hidden.mutable_data());
@@ -75,6 +76,7 @@ class FakeProgram final : public StageProgram {
 
   std::map<SequenceId, uint32_t> held;
   uint32_t wrong_at = UINT32_MAX;  // the output of this position is another
+  bool fails = false;
   int runs = 0;
 };
 

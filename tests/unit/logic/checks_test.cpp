@@ -138,6 +138,10 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_gives_way_by_sequences) {
   log.append(piece(1, 10, 10));
   log.append(piece(2, 10, 10));
   BOOST_TEST(text(log.next({}, 64)) == "2:0+10 2:10+10");
+  BOOST_TEST(log.gave_up({1}));
+  BOOST_TEST(!log.gave_up({2}));
+  log.forget({1});
+  BOOST_TEST(!log.gave_up({1}));
   InputLog tiny(1);
   tiny.append(piece(1, 0, 10));
   BOOST_TEST(text(tiny.next({}, 64)) == "1:0+10");  // the newest stays
