@@ -159,7 +159,6 @@ void SchedulerState::said(const PeerSaid& words) {
 
 void SchedulerState::accused(const WrongResult& wrong) {
   log_error("scheduler", "stage {}, life {}: {}", wrong.stage, to_string(wrong.life), wrong.why);
-  ++results_wrong;
   if (replica)
     carry_out(replica->on_wrong(wrong.stage, wrong.life, wrong.why, self->clock().now()));
 }

@@ -76,7 +76,6 @@ struct SchedulerState {
   std::unique_ptr<Replica> replica;
   bool view_due = false;  // the ledger did not say which view is the newest: ask it again
   std::map<uint32_t, StageRecord> figures;
-  uint64_t results_wrong = 0;          // lives that were accused of it
   uint64_t replica_noted = 0;          // number of its newest event that was looked at
   ViewNumber held_in;                  // the newest view that stages said they installed …
   std::map<uint32_t, StageHeld> held;  // … and what each holds

@@ -83,7 +83,7 @@ BOOST_AUTO_TEST_CASE(the_standby_executes_what_the_stage_executed_and_tells_the_
   BOOST_TEST(told() == "0+4 4+1 5+1");
   BOOST_TEST(standby.program->runs == 3);
   BOOST_TEST(standby.program->held[SequenceId{5}] == 6U);
-  const FrameSegment& first = said().front();
+  const FrameSegment first = said().front();
   BOOST_TEST(first.outcomes.size() == 4U);
   BOOST_TEST(first.outcomes[0] != first.outcomes[1]);
   StageFigures figures;
