@@ -23,7 +23,7 @@ constexpr RestartBudget kBudget{
 sigset_t watched_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
-  for (const int number : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&signals, number);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR2, SIGCHLD}) ::sigaddset(&signals, number);
   return signals;
 }
 
@@ -48,15 +48,19 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
   return process;
 }
 
-// The child's wait status; passes signals on meanwhile and notes whether one asked for the end.
-int wait_for(pid_t process, bool& stopping) {
+struct Asked {  // by a signal
+  bool end = false, restart = false;
+};
+
+// The child's wait status; ends it meanwhile if a signal asks for that.
+int wait_for(pid_t process, Asked& asked) {
   const sigset_t signals = watched_signals();
   for (;;) {
     int status = 0;
     if (::waitpid(process, &status, WNOHANG) == process) return status;
     int number = 0;
     if (::sigwait(&signals, &number) != 0 || number == SIGCHLD) continue;
-    stopping = true;
+    (number == SIGUSR2 ? asked.restart : asked.end) = true;
     ::kill(process, SIGTERM);
   }
 }
@@ -82,12 +86,16 @@ int keep(const std::string& program, const std::vector<std::string>& arguments) 
     const pid_t process = start(program, arguments);
     if (process < 0) return kExitUnable;
     policy.on_success(steady_now());
-    bool stopping = false;
-    const int status = wait_for(process, stopping);
+    Asked asked;
+    const int status = wait_for(process, asked);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (asked.restart && !asked.end && code == kExitStopped) {
+      log_info("keeper", "the daemon ended as it was asked to: starting {} as it is now", program);
+      continue;
+    }
     // A first life that could not start will not start again either; a later one may find its port
     // free in a moment.
-    if (stopping || code == kExitStopped || code == kExitUsage || (first && code == kExitUnable))
+    if (asked.end || code == kExitStopped || code == kExitUsage || (first && code == kExitUnable))
       return code < 0 ? kExitFailed : code;
     const RestartDecision decision = policy.on_failure(steady_now());
     if (const auto* give_up = std::get_if<GiveUp>(&decision)) {

@@ -17,7 +17,8 @@ inline constexpr int kExitFailed = 70;  // an actor that everything needs died: 
 inline constexpr int kExitRejoin = 75;  // evicted: start again as a new incarnation
 
 // Runs `program arguments` until it ends in order or must not be started again; returns the exit
-// code. SIGTERM and SIGINT are passed on.
+// code. SIGTERM and SIGINT end both; SIGUSR2 ends the program in order and starts it again, from
+// its file as it is then: an upgrade.
 int keep(const std::string& program, const std::vector<std::string>& arguments);
 
 }  // namespace troupe

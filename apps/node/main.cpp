@@ -199,6 +199,9 @@ void describe(CLI::App& app, CommandLine& line) {
   app.footer(
       "Signals: SIGTERM and SIGINT end in order; running streams get limits.drain_deadline to "
       "finish.\n"
+      "         SIGUSR2 to the --keep process ends the daemon in order and starts it again, from "
+      "its "
+      "file as it is then: an upgrade.\n"
       "Exit codes: 0 ended in order, 1 could not start, 2 wrong command line or configuration,\n"
       "            70 a vital part failed, 75 evicted from the cluster: start again.");
 }

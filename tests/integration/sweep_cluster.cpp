@@ -183,6 +183,12 @@ std::vector<int> SweepCluster::processes_on(const std::string& node) const {
   return stages;
 }
 
+int SweepCluster::keeper_of(const std::string& node) const {
+  for (const int process : processes_of(folder_of(node)))
+    if (command_line(process).find(" --keep ") != std::string::npos) return process;
+  return 0;
+}
+
 std::vector<int> SweepCluster::stage_processes(uint32_t stage) const {
   const std::string name = fmt::format("/stage-{} ", stage);
   std::vector<int> found;

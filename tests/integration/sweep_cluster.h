@@ -58,6 +58,7 @@ class SweepCluster {
   Result<Places> places(const ClusterStatus& status) const;
   // All processes of a node but its keeper; the daemon is the last.
   std::vector<int> processes_on(const std::string& node) const;
+  int keeper_of(const std::string& node) const;  // 0: none lives
   // Seat, standby, or one that is being started: wherever the stage runs now.
   std::vector<int> stage_processes(uint32_t stage) const;
   std::string folder_of(const std::string& node) const;

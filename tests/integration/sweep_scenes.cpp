@@ -13,6 +13,7 @@ namespace {
 constexpr Duration kAway = 3s;             // how long a node is frozen or cut off
 constexpr uint32_t kSecondWithinMs = 400;  // of the first death
 constexpr Duration kSuccessorMax = 5s;
+constexpr Duration kUpgradeMax = 60s;  // of all nodes
 
 // False: what it is about is not there yet, and it shall be tried again.
 using Act = std::function<Result<bool>()>;
@@ -33,6 +34,7 @@ class Steps : public Disturbance {
   // `plan` is called when it is known who is where; the first of its steps is the strike.
   std::function<std::vector<Step>(Steps&)> plan;
   std::string returns;  // the node that must come back in a new life; empty: none
+  Duration patience = kAway + kSuccessorMax;  // until the last step is done
 
   Places places;
   std::vector<int> frozen;
@@ -52,14 +54,16 @@ class Steps : public Disturbance {
     if (failure_.ok()) failure_ = act_on_what_is_due();
   }
   Result<void> release() override {
-    const Instant deadline = steady_now() + kAway + kSuccessorMax;
+    const Instant deadline = steady_now() + patience;
     while (!steps_.empty() && failure_.ok() && steady_now() < deadline) {
       tick(strike_);
       std::this_thread::sleep_for(2ms);
     }
     TROUPE_TRY_VOID(failure_);
     if (steps_.empty()) return {};
-    return Error{ErrorCode::kDeadlineExceeded, "no successor came to be killed"};
+    return Error{
+        ErrorCode::kDeadlineExceeded,
+        fmt::format("{} steps were not taken: what they wait for did not come", steps_.size())};
   }
   Result<void> check(const ClusterStatus& status) override {
     return returns.empty() ? Result<void>()
@@ -74,6 +78,14 @@ class Steps : public Disturbance {
         if (process > 0) ::kill(process, SIGKILL);
       return true;
     };
+  }
+  // Whether the node lives in another life than at the beginning, and the cluster serves.
+  Result<bool> is_back(const std::string& node) {
+    const auto status = cluster_.rpc().status();
+    if (!status.ok()) return false;  // the head is being started
+    if (status.value().deployments.front().state != DeploymentState::kServing) return false;
+    const auto now = cluster_.places(status.value());
+    return now.ok() && now.value().life(node) != 0 && now.value().life(node) != places.life(node);
   }
   // Whoever holds the stage once its first holder is dead: its standby, or the process that was
   // started instead.
@@ -239,6 +251,32 @@ Scene nodes_at_once(const std::string& name, std::unique_ptr<Steps> steps, std::
   return {std::move(steps), spared == 0 ? std::string() : fmt::format("all but node-{}", spared)};
 }
 
+// Every daemon in turn is started anew by its keeper, as an upgrade does; the next one's turn comes
+// when the cluster serves on all nodes again. The head, whose streams pause longest, comes last.
+Scene rolling_upgrade(std::unique_ptr<Steps> steps) {
+  steps->patience = kUpgradeMax;
+  steps->returns = kSweepHead;
+  steps->plan = [](Steps& scene) {
+    std::vector<Step> plan;
+    std::string before;
+    for (uint32_t number = kSweepStages; number >= 1; --number) {
+      const std::string node = fmt::format("node-{}", number);
+      plan.push_back({Duration{0}, [&scene, node, before]() -> Result<bool> {
+                        if (!before.empty()) {
+                          TROUPE_TRY(const bool back, scene.is_back(before));
+                          if (!back) return false;
+                        }
+                        return ::kill(scene.cluster().keeper_of(node), SIGUSR2) == 0;
+                      }});
+      before = node;
+    }
+    plan.push_back(
+        {Duration{0}, [&scene, before]() -> Result<bool> { return scene.is_back(before); }});
+    return plan;
+  };
+  return {std::move(steps), ""};
+}
+
 }  // namespace
 
 const std::vector<SceneTraits>& scenes() {
@@ -253,6 +291,7 @@ const std::vector<SceneTraits>& scenes() {
       {"head-then-stage", "the head's daemon, then a stage", false, false},
       {"two-nodes", "two workers at once", false, false},
       {"zone", "all workers at once", false, false},
+      {"upgrade", "every daemon in turn is started anew, in order, the head last", false, false},
       {"zombie-3s", "a worker is frozen for 3 s", false, false},
       {"cut-3s", "a worker is cut off for 3 s", false, true},
       {"cut-out-3s", "nothing that a worker says arrives for 3 s", false, true},
@@ -269,6 +308,7 @@ Scene make_scene(const std::string& name, SweepCluster& cluster, PrivateNetwork*
   if (found == scenes().end()) return {};
   auto steps = std::make_unique<Steps>(cluster, found->network ? network : nullptr);
   if (name.ends_with("-3s")) return node_returns(name, std::move(steps), random);
+  if (name == "upgrade") return rolling_upgrade(std::move(steps));
   if (name == "zone" || name == "two-nodes") return nodes_at_once(name, std::move(steps), random);
   if (name.find('+') != std::string::npos || name == "adjacent")
     return pair_at_once(name, std::move(steps), random);
