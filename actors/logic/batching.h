@@ -280,6 +280,7 @@ class Batching {
   void put(Draft& draft, Order order, uint32_t position, uint32_t rows, bool sample);
   bool ensure_blocks(Order order, uint32_t positions);
   std::vector<Order> ready(bool decoding) const;
+  size_t running(bool decoding) const;
   size_t lanes() const;
 
   BatchingLimits limits_;

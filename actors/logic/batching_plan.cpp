@@ -101,11 +101,8 @@ bool Batching::plan_decode(Draft& draft) {
                                         [](const auto& entry) { return entry.second.decodes; }));
   if (out >= lanes()) return true;
   const std::vector<Order> candidates = ready(true);
-  const auto decoding =
-      static_cast<size_t>(std::count_if(running_.begin(), running_.end(), [&](Order order) {
-        return sequences_.at(order).decodes();
-      }));
-  const size_t group = std::min(share(decoding, lanes()), share(candidates.size(), lanes() - out));
+  const size_t group =
+      std::min(share(running(true), lanes()), share(candidates.size(), lanes() - out));
   size_t taken = 0;
   for (const Order order : candidates) {
     if (taken == group || draft.rows_left == 0) break;
@@ -119,7 +116,9 @@ bool Batching::plan_decode(Draft& draft) {
 void Batching::plan_prefill(Draft& draft) {
   const std::vector<Order> candidates = ready(false);
   const size_t out = in_flight_.size();
-  const size_t group = share(candidates.size(), lanes() > out ? lanes() - out : 1);
+  // Counting those under way, too: whoever arrives just behind the first shall not all go together.
+  const size_t group = std::min(share(running(false), lanes()),
+                                share(candidates.size(), lanes() > out ? lanes() - out : 1));
   size_t taken = 0;
   for (const Order order : candidates) {
     if (taken == group || draft.rows_left == 0) break;
@@ -138,6 +137,12 @@ std::vector<Batching::Order> Batching::ready(bool decoding) const {
       orders.push_back(order);
   }
   return orders;
+}
+
+// Running sequences, also those in flight, with one row to feed or with more.
+size_t Batching::running(bool decoding) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      running_, [&](Order order) { return sequences_.at(order).decodes() == decoding; }));
 }
 
 // Micro-batches that share the work: one for each stage, if so many may be out.
