@@ -123,7 +123,41 @@ void GatewayState::recorded(const RequestId& id, const RecordOutcome& outcome) {
   if (!outcome.created && !same_request(outcome.record, found->second.record))
     return fail(id,
                 {ErrorCode::kConflict, "this request id was used for a different request already"});
+  // Tokens of other numbers are not this head's business.
+  if (!outcome.created && outcome.record.profile == options.profile)
+    take_up(found->second, outcome.logged);
   submit(found->second);
+}
+
+// A head that started anew goes on behind what the last one showed. The last token is generated
+// again, so that there is one to end with.
+void GatewayState::take_up(Stream& stream, std::span<const LoggedToken> logged) {
+  const size_t most = stream.record.max_tokens - size_t{1};
+  for (const LoggedToken& one : logged.first(std::min(logged.size(), most)))
+    show(stream, one.token, one.logits_digest);
+  stream.logged = stream.pieces.size();
+  deliver(stream);
+}
+
+void GatewayState::show(Stream& stream, uint32_t token, uint64_t logits_digest) {
+  GeneratedPiece piece{stream.pieces.size(), token, {}, logits_digest};
+  if (stream.detokenizer) piece.text = stream.detokenizer->feed(token);
+  stream.pieces.push_back(std::move(piece));
+}
+
+// What was shown since the last time.
+void GatewayState::log_tokens() {
+  LogTokens order;
+  for (auto& [id, stream] : streams) {
+    if (!stream.submitted || stream.logged == stream.pieces.size()) continue;
+    TokenRun run{id, static_cast<uint32_t>(stream.logged), {}};
+    for (; stream.logged < stream.pieces.size(); ++stream.logged) {
+      const GeneratedPiece& piece = stream.pieces[stream.logged];
+      run.tokens.push_back({piece.token, piece.logits_digest});
+    }
+    order.runs.push_back(std::move(run));
+  }
+  if (!order.runs.empty()) self->send(options.ledger, std::move(order));
 }
 
 void GatewayState::submit(Stream& stream) {
@@ -131,6 +165,7 @@ void GatewayState::submit(Stream& stream) {
   BatchRequest request;
   request.id = record.id;
   request.prompt = record.prompt;
+  for (const GeneratedPiece& piece : stream.pieces) request.generated.push_back(piece.token);
   request.max_tokens = record.max_tokens;
   request.sampling = record.sampling;
   if (!record.ignore_end) request.stop_tokens = codec->stop_tokens();
@@ -156,11 +191,7 @@ void GatewayState::event(const BatchEvent& event) {
   Stream& stream = found->second;
   const bool shown =
       event.token && event.index == stream.pieces.size() && event.finish != FinishReason::kStop;
-  if (shown) {
-    GeneratedPiece piece{event.index, *event.token, {}, event.logits_digest};
-    if (stream.detokenizer) piece.text = stream.detokenizer->feed(*event.token);
-    stream.pieces.push_back(std::move(piece));
-  }
+  if (shown) show(stream, *event.token, event.logits_digest);
   if (!event.finish) return deliver(stream);
   GenerateEnd end;
   end.reason = *event.finish;
@@ -242,11 +273,13 @@ void GatewayState::sweep() {
     }
     ++entry;
   }
+  log_tokens();
   self->delayed_send(self, options.tick, Tick{});
 }
 
 void GatewayState::stop() {
   stopping = true;
+  log_tokens();
   for (auto& [id, stream] : streams) {
     if (stream.end) continue;
     if (stream.submitted && batcher) self->send(batcher, CancelRequest{id});

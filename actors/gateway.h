@@ -40,6 +40,7 @@ struct GatewayState {
     std::vector<Listener> listeners;
     Instant idle_since;  // nobody listens, or it ended
     bool submitted = false;
+    size_t logged = 0;  // pieces the ledger was told of
   };
 
   GatewayActor::stateful_pointer<GatewayState> self = nullptr;
@@ -55,10 +56,13 @@ struct GatewayState {
   void generate(const GenerateOrder& order);
   void admit_and_record(const GenerateCall& call, const std::shared_ptr<PieceSink>& sink);
   void recorded(const RequestId& id, const RecordOutcome& outcome);
+  void take_up(Stream& stream, std::span<const LoggedToken> logged);
   void submit(Stream& stream);
   void listen(Stream& stream, uint64_t after, std::shared_ptr<PieceSink> sink);
   void event(const BatchEvent& event);
+  void show(Stream& stream, uint32_t token, uint64_t logits_digest);
   void deliver(Stream& stream);
+  void log_tokens();
   void end_stream(Stream& stream, GenerateEnd end);
   void fail(const RequestId& id, const Error& why);
   void detach(const DetachSink& order);

@@ -15,9 +15,23 @@ LedgerActor::behavior_type ledger_actor(LedgerActor::stateful_pointer<LedgerStat
         auto created = state.store->create(order.record);
         if (!created.ok()) {
           log_error("ledger", "{}", created.error().message);
-          return RecordOutcome{false, {}, created.error()};
+          return RecordOutcome{false, {}, created.error(), {}};
         }
-        return RecordOutcome{created.value().created, std::move(created.value().record), {}};
+        RecordOutcome outcome{created.value().created, std::move(created.value().record), {}, {}};
+        if (outcome.created) return outcome;
+        auto logged = state.store->logged_tokens(order.record.id);
+        // Without them it only takes longer: every token comes out the same again.
+        if (logged.ok())
+          outcome.logged = std::move(logged).value();
+        else
+          log_error("ledger", "{}", logged.error().message);
+        return outcome;
+      },
+      [&state](const LogTokens& order) {
+        const auto done = state.store->log_tokens(order.runs);
+        // It comes ten times a second: what a full disk says is said once.
+        if (!done.ok() && state.logs_tokens) log_error("ledger", "{}", done.error().message);
+        state.logs_tokens = done.ok();
       },
       [&state](const FinishRecord& order) {
         auto done = state.store->finish(order.id, order.finish);

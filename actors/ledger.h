@@ -13,6 +13,7 @@ struct LedgerState {
   static inline const char* name = "ledger";
   std::unique_ptr<LedgerStore> store;
   uint64_t finished = 0;
+  bool logs_tokens = true;  // the last ones went in
 };
 
 // Finished records kept for late resumes and for people.

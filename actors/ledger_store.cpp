@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/digest.h"
 #include "transport/control.h"
 
 namespace troupe {
@@ -72,6 +73,33 @@ std::vector<uint32_t> numbers_of(ByteSpan bytes) {
   return numbers;
 }
 
+// A run's tokens as they are stored: token and digest of each, little-endian as the machine is.
+constexpr size_t kLoggedBytes = sizeof(uint32_t) + sizeof(uint64_t);
+
+std::vector<std::byte> bytes_of(const TokenRun& run) {
+  std::vector<std::byte> bytes(run.tokens.size() * kLoggedBytes);
+  std::byte* to = bytes.data();
+  for (const LoggedToken& one : run.tokens) {
+    std::memcpy(to, &one.token, sizeof one.token);
+    std::memcpy(to + sizeof one.token, &one.logits_digest, sizeof one.logits_digest);
+    to += kLoggedBytes;
+  }
+  return bytes;
+}
+
+LoggedToken logged_at(ByteSpan bytes, size_t index) {
+  LoggedToken one;
+  const std::byte* from = bytes.data() + index * kLoggedBytes;
+  std::memcpy(&one.token, from, sizeof one.token);
+  std::memcpy(&one.logits_digest, from + sizeof one.token, sizeof one.logits_digest);
+  return one;
+}
+
+// Bound to its place, so that no run is taken for another's.
+uint64_t run_digest(const RequestId& id, uint64_t first, ByteSpan bytes) {
+  return digest64(bytes, digest64(std::as_bytes(std::span(id)), first));
+}
+
 constexpr const char* kSchema = R"sql(
   PRAGMA journal_mode = WAL;
   PRAGMA synchronous = NORMAL;
@@ -81,6 +109,9 @@ constexpr const char* kSchema = R"sql(
     seed INTEGER NOT NULL, ignore_end INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL,
     finish TEXT NOT NULL);
   CREATE INDEX IF NOT EXISTS requests_by_age ON requests (finish, created_unix_ms);
+  CREATE TABLE IF NOT EXISTS tokens (
+    request TEXT NOT NULL, first INTEGER NOT NULL, bytes BLOB NOT NULL, digest INTEGER NOT NULL,
+    PRIMARY KEY (request, first)) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS views (
     deployment TEXT NOT NULL, number INTEGER NOT NULL, bytes BLOB NOT NULL,
     PRIMARY KEY (deployment, number));
@@ -124,6 +155,44 @@ Result<void> LedgerStore::execute(const char* sql) {
   if (::sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
     return failure("setting up");
   return {};
+}
+
+Result<void> LedgerStore::log_tokens(std::span<const TokenRun> runs) {
+  TROUPE_TRY_VOID(execute("BEGIN"));
+  for (const TokenRun& run : runs) {
+    Statement insert(database_, "INSERT OR IGNORE INTO tokens VALUES (?1, ?2, ?3, ?4)");
+    const std::vector<std::byte> bytes = bytes_of(run);
+    insert.text(1, run.id)
+        .integer(2, run.first)
+        .blob(3, bytes)
+        .integer(4, static_cast<int64_t>(run_digest(run.id, run.first, bytes)));
+    if (insert.step() == SQLITE_DONE) continue;
+    const Error error = failure("keeping tokens");
+    (void)execute("ROLLBACK");
+    return error;
+  }
+  const auto done = execute("COMMIT");
+  if (!done.ok()) (void)execute("ROLLBACK");
+  return done;
+}
+
+Result<std::vector<LoggedToken>> LedgerStore::logged_tokens(const RequestId& id) {
+  Statement query(database_,
+                  "SELECT first, bytes, digest FROM tokens WHERE request = ?1 ORDER BY first");
+  query.text(1, id);
+  std::vector<LoggedToken> tokens;
+  for (;;) {
+    const int status = query.step();
+    if (status == SQLITE_DONE) return tokens;
+    if (status != SQLITE_ROW) return failure("reading tokens");
+    const auto first = static_cast<uint64_t>(query.column_integer(0));
+    const ByteSpan bytes = query.column_blob(1);
+    if (first > tokens.size() ||
+        static_cast<uint64_t>(query.column_integer(2)) != run_digest(id, first, bytes))
+      return tokens;
+    for (size_t i = tokens.size() - first; i < bytes.size() / kLoggedBytes; ++i)
+      tokens.push_back(logged_at(bytes, i));
+  }
 }
 
 Result<LedgerStore::Created> LedgerStore::create(const RequestRecord& record) {
@@ -178,6 +247,8 @@ Result<void> LedgerStore::trim(uint64_t keep) {
                    "WHERE finish <> '' ORDER BY created_unix_ms DESC LIMIT ?1)");
   if (remove.integer(1, static_cast<int64_t>(keep)).step() != SQLITE_DONE)
     return failure("trimming requests");
+  Statement orphans(database_, "DELETE FROM tokens WHERE request NOT IN (SELECT id FROM requests)");
+  if (orphans.step() != SQLITE_DONE) return failure("trimming tokens");
   return {};
 }
 

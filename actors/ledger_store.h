@@ -2,13 +2,17 @@
 // writer. No CAF here.
 //
 //   requests (id primary key, record fields, finish)     create-if-absent under the idempotency key
+//   tokens   (request, first, bytes, digest)             a cache: a head that starts anew need not
+//   generate again what is here, only compute it
 //   views    (deployment, number, bytes)                 number v + 1 goes in only behind v: the
 //   compare-and-swap
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "actors/request_record.h"
 #include "base/bytes.h"
@@ -33,6 +37,11 @@ class LedgerStore {
     RequestRecord record;
   };
   Result<Created> create(const RequestRecord& record);
+  // Of requests that have a record; what is there already stays. Best effort: a run that gets lost
+  // makes those behind it useless, and no token wrong.
+  Result<void> log_tokens(std::span<const TokenRun> runs);
+  // All there are without a gap, and that are what was written.
+  Result<std::vector<LoggedToken>> logged_tokens(const RequestId& id);
   Result<void> finish(const RequestId& id, const std::string& finish);
   // Old finished records beyond the newest `keep` are deleted.
   Result<void> trim(uint64_t keep);

@@ -252,6 +252,10 @@ struct RecordOutcome {
   bool created = false;  // false: `record` is the one that was there
   RequestRecord record;
   std::optional<Error> error;
+  std::vector<LoggedToken> logged;  // of the record that was there: its first tokens, perhaps none
+};
+struct LogTokens {
+  std::vector<TokenRun> runs;
 };
 struct FinishRecord {
   RequestId id;
@@ -270,7 +274,7 @@ struct ViewOutcome {
   std::optional<Error> error;
 };
 using LedgerActor =
-    caf::typed_actor<caf::replies_to<CreateRecord>::with<RecordOutcome>,
+    caf::typed_actor<caf::replies_to<CreateRecord>::with<RecordOutcome>, caf::reacts_to<LogTokens>,
                      caf::reacts_to<FinishRecord>, caf::replies_to<SwapView>::with<ViewOutcome>,
                      caf::replies_to<GetView>::with<ViewOutcome>>;
 
@@ -422,6 +426,7 @@ TROUPE_LOCAL_MESSAGE(LeaveCluster)
 TROUPE_LOCAL_MESSAGE(LeftCluster)
 TROUPE_LOCAL_MESSAGE(CreateRecord)
 TROUPE_LOCAL_MESSAGE(RecordOutcome)
+TROUPE_LOCAL_MESSAGE(LogTokens)
 TROUPE_LOCAL_MESSAGE(FinishRecord)
 TROUPE_LOCAL_MESSAGE(SwapView)
 TROUPE_LOCAL_MESSAGE(GetView)

@@ -22,4 +22,18 @@ struct RequestRecord {
   int64_t created_unix_ms = 0;
   std::string finish;  // empty while it runs
 };
+
+// A generated token as it was shown.
+struct LoggedToken {
+  uint32_t token = 0;
+  uint64_t logits_digest = 0;
+  friend bool operator==(const LoggedToken&, const LoggedToken&) = default;
+};
+// Some of them, one behind the other.
+struct TokenRun {
+  RequestId id;
+  uint32_t first = 0;  // index of the first among the generated
+  std::vector<LoggedToken> tokens;
+};
+
 }  // namespace troupe

@@ -1,5 +1,6 @@
 #include "actors/ledger_store.h"
 
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
@@ -125,6 +126,55 @@ BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_ledger_is_an_error_in_words, Folder) {
   const auto nowhere = LedgerStore::open((path / "no" / "such").string());
   BOOST_REQUIRE(!nowhere.ok());
   BOOST_TEST(nowhere.error().message.find("ledger") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(tokens_come_back_up_to_the_first_gap, Folder) {
+  {
+    const auto store = open(file());
+    BOOST_REQUIRE(store->create(record("a")).ok());
+    const std::vector<TokenRun> runs{{"a", 0, {{7, 70}, {8, ~uint64_t{0}}}},
+                                     {"a", 2, {{9, 90}}},
+                                     {"a", 4, {{11, 110}}},
+                                     {"b", 3, {{1, 1}}}};
+    BOOST_REQUIRE(store->log_tokens(runs).ok());
+    BOOST_REQUIRE(store->log_tokens(std::vector<TokenRun>{{"a", 2, {{1000, 1}}}}).ok());
+  }
+  const auto store = open(file());
+  const std::vector<LoggedToken> first{{7, 70}, {8, ~uint64_t{0}}, {9, 90}};
+  BOOST_TEST((store->logged_tokens("a").value() == first));  // what was there stayed
+  BOOST_TEST(store->logged_tokens("b").value().empty());
+  BOOST_TEST(store->logged_tokens("never").value().empty());
+  // Runs that overlap: a head that did not know how far the last one had come.
+  BOOST_REQUIRE(store->log_tokens(std::vector<TokenRun>{{"a", 3, {{10, 100}, {11, 110}}}}).ok());
+  BOOST_TEST(store->logged_tokens("a").value().size() == 5U);
+}
+
+BOOST_FIXTURE_TEST_CASE(damaged_tokens_are_not_believed, Folder) {
+  const auto store = open(file());
+  BOOST_REQUIRE(
+      store->log_tokens(std::vector<TokenRun>{{"a", 0, {{7, 70}}}, {"a", 1, {{8, 80}}}}).ok());
+  sqlite3* database = nullptr;
+  BOOST_REQUIRE(::sqlite3_open(file().c_str(), &database) == SQLITE_OK);
+  const char* const damage =
+      "UPDATE tokens SET bytes = x'080000005100000000000000' WHERE first = 1";
+  BOOST_TEST(::sqlite3_exec(database, damage, nullptr, nullptr, nullptr) == SQLITE_OK);
+  BOOST_TEST(store->logged_tokens("a").value().size() == 1U);
+  const char* const swapped = "UPDATE tokens SET first = 5 WHERE first = 0";
+  BOOST_TEST(::sqlite3_exec(database, swapped, nullptr, nullptr, nullptr) == SQLITE_OK);
+  ::sqlite3_close(database);
+  BOOST_TEST(store->logged_tokens("a").value().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(tokens_go_with_their_record, Folder) {
+  const auto store = open(file());
+  for (const char* id : {"a", "b"}) {
+    BOOST_REQUIRE(store->create(record(id)).ok());
+    BOOST_REQUIRE(store->log_tokens(std::vector<TokenRun>{{id, 0, {{7, 70}}}}).ok());
+  }
+  BOOST_REQUIRE(store->finish("a", "stop").ok());
+  BOOST_REQUIRE(store->trim(0).ok());
+  BOOST_TEST(store->logged_tokens("a").value().empty());
+  BOOST_TEST(store->logged_tokens("b").value().size() == 1U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -25,23 +25,27 @@ LedgerActor::behavior_type ledger_tap(LedgerActor::stateful_pointer<LedgerTapSta
       [=](const CreateRecord& order) -> caf::result<RecordOutcome> {
         auto promise = self->make_response_promise<RecordOutcome>();
         if (plant == Plant::kEarlyRecord) {
-          promise.deliver(RecordOutcome{true, order.record, {}});
+          promise.deliver(RecordOutcome{true, order.record, {}, {}});
           return promise;
         }
         if (trouble->away) {
-          promise.deliver(RecordOutcome{false, {}, refused()});
+          promise.deliver(RecordOutcome{false, {}, refused(), {}});
           return promise;
         }
         self->request(storage, caf::timespan{kAnswerMax}, order)
             .then(
                 [=](const RecordOutcome& outcome) mutable {
                   if (!outcome.error) witness->recorded(outcome.record.id);
-                  promise.deliver(trouble->doubt ? RecordOutcome{false, {}, refused()} : outcome);
+                  promise.deliver(trouble->doubt ? RecordOutcome{false, {}, refused(), {}}
+                                                 : outcome);
                 },
                 [=](const caf::error&) mutable {
-                  promise.deliver(RecordOutcome{false, {}, unanswered()});
+                  promise.deliver(RecordOutcome{false, {}, unanswered(), {}});
                 });
         return promise;
+      },
+      [=](const LogTokens& order) {
+        if (!trouble->away) self->send(storage, order);
       },
       [=](const FinishRecord& order) {
         if (!trouble->away) self->send(storage, order);
