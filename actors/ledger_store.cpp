@@ -107,7 +107,7 @@ constexpr const char* kSchema = R"sql(
     id TEXT PRIMARY KEY, model TEXT NOT NULL, profile TEXT NOT NULL, prompt BLOB NOT NULL,
     max_tokens INTEGER NOT NULL, temperature REAL NOT NULL, top_p REAL NOT NULL,
     seed INTEGER NOT NULL, ignore_end INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL,
-    finish TEXT NOT NULL);
+    finish TEXT NOT NULL, top_k INTEGER NOT NULL DEFAULT 0, min_p REAL NOT NULL DEFAULT 0);
   CREATE INDEX IF NOT EXISTS requests_by_age ON requests (finish, created_unix_ms);
   CREATE TABLE IF NOT EXISTS tokens (
     request TEXT NOT NULL, first INTEGER NOT NULL, bytes BLOB NOT NULL, digest INTEGER NOT NULL,
@@ -138,7 +138,21 @@ Result<std::unique_ptr<LedgerStore>> LedgerStore::open(const std::string& path) 
   if (status != SQLITE_OK) return store->failure("opening " + path);
   ::sqlite3_busy_timeout(database, kBusyTimeoutMs);
   TROUPE_TRY_VOID(store->execute(kSchema));
+  TROUPE_TRY_VOID(store->add_columns());
   return store;
+}
+
+// What a file of an earlier version lacks.
+Result<void> LedgerStore::add_columns() {
+  for (const auto& [name, sql] :
+       {std::pair{"top_k", "ALTER TABLE requests ADD COLUMN top_k INTEGER NOT NULL DEFAULT 0"},
+        std::pair{"min_p", "ALTER TABLE requests ADD COLUMN min_p REAL NOT NULL DEFAULT 0"}}) {
+    Statement query(database_,
+                    "SELECT COUNT(*) FROM pragma_table_info('requests') WHERE name = ?1");
+    if (query.text(1, name).step() != SQLITE_ROW) return failure("reading the tables");
+    if (query.column_integer(0) == 0) TROUPE_TRY_VOID(execute(sql));
+  }
+  return {};
 }
 
 LedgerStore::~LedgerStore() {
@@ -196,8 +210,9 @@ Result<std::vector<LoggedToken>> LedgerStore::logged_tokens(const RequestId& id)
 }
 
 Result<LedgerStore::Created> LedgerStore::create(const RequestRecord& record) {
-  Statement insert(database_,
-                   "INSERT OR IGNORE INTO requests VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)");
+  Statement insert(
+      database_,
+      "INSERT OR IGNORE INTO requests VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)");
   insert.text(1, record.id)
       .text(2, record.model)
       .text(3, record.profile)
@@ -208,7 +223,9 @@ Result<LedgerStore::Created> LedgerStore::create(const RequestRecord& record) {
       .integer(8, static_cast<int64_t>(record.sampling.seed))
       .integer(9, record.ignore_end ? 1 : 0)
       .integer(10, record.created_unix_ms)
-      .text(11, record.finish);
+      .text(11, record.finish)
+      .integer(12, record.sampling.top_k)
+      .real(13, static_cast<double>(record.sampling.min_p));
   if (insert.step() != SQLITE_DONE) return failure("recording a request");
   const bool created = ::sqlite3_changes(database_) == 1;
   TROUPE_TRY(auto found, find(record.id));
@@ -218,7 +235,7 @@ Result<LedgerStore::Created> LedgerStore::create(const RequestRecord& record) {
 Result<RequestRecord> LedgerStore::find(const RequestId& id) {
   Statement query(database_,
                   "SELECT id, model, profile, prompt, max_tokens, temperature, top_p, seed, "
-                  "ignore_end, created_unix_ms, finish FROM requests WHERE id = ?1");
+                  "ignore_end, created_unix_ms, finish, top_k, min_p FROM requests WHERE id = ?1");
   if (query.text(1, id).step() != SQLITE_ROW) return failure("reading a request");
   RequestRecord record;
   record.id = query.column_text(0);
@@ -232,6 +249,8 @@ Result<RequestRecord> LedgerStore::find(const RequestId& id) {
   record.ignore_end = query.column_integer(8) != 0;
   record.created_unix_ms = query.column_integer(9);
   record.finish = query.column_text(10);
+  record.sampling.top_k = static_cast<uint32_t>(query.column_integer(11));
+  record.sampling.min_p = static_cast<float>(query.column_real(12));
   return record;
 }
 

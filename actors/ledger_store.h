@@ -55,6 +55,7 @@ class LedgerStore {
   explicit LedgerStore(sqlite3* database) : database_(database) {}
   Error failure(const std::string& doing) const;
   Result<void> execute(const char* sql);
+  Result<void> add_columns();
   Result<RequestRecord> find(const RequestId& id);
 
   sqlite3* database_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/prng.h"
 #include "kernels/functions.h"
@@ -14,7 +15,6 @@ namespace troupe {
 
 namespace {
 
-constexpr float kTemperatureMax = 100.0F;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Most draws end among the likeliest few, so that many candidates are sorted first, then four times
 // as many.
@@ -70,17 +70,6 @@ bool has_fma() {
 
 }  // namespace
 
-Result<void> check_sampling(const SamplingParameters& parameters) {
-  // Written so that NaN fails too.
-  if (!(parameters.temperature >= 0.0F && parameters.temperature <= kTemperatureMax))
-    return Error{ErrorCode::kInvalidArgument, fmt::format("temperature {}; allowed are 0 to {}",
-                                                          parameters.temperature, kTemperatureMax)};
-  if (!(parameters.top_p > 0.0F && parameters.top_p <= 1.0F))
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("top_p {}; allowed is more than 0 and up to 1", parameters.top_p)};
-  return {};
-}
-
 Result<uint32_t> Sampler::sample(std::span<const float> logits,
                                  const SamplingParameters& parameters, uint32_t position) {
   TROUPE_TRY_VOID(check_sampling(parameters));
@@ -97,53 +86,61 @@ uint32_t Sampler::draw(std::span<const float> logits, float max,
                        const SamplingParameters& parameters, uint32_t position) {
   weights_.resize(logits.size());
   candidates_.resize(logits.size());
+  sorted_ = 0;
   if (has_fma()) {
     weigh_with_fma(weights_.data(), logits, max, parameters.temperature);
   } else {
     weigh(weights_.data(), logits, max, parameters.temperature);
   }
-  double total = 0.0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    candidates_[i] = {logits[i], static_cast<uint32_t>(i)};
-    total += static_cast<double>(weights_[i]);
-  }
-  const double u = static_cast<double>(philox_uniform(parameters.seed, position, 0));
-  const bool cut = parameters.top_p < 1.0F;
-  const double wanted = static_cast<double>(parameters.top_p) * total;
+  for (size_t i = 0; i < logits.size(); ++i) candidates_[i] = {logits[i], static_cast<uint32_t>(i)};
+  const Kept kept = keep(parameters);
 
-  // Sorted so far: candidates_[0, sorted). `mass` covers [0, k).
-  size_t sorted = 0, kept = 0;
-  const auto sort_up_to = [&](size_t k) {
-    while (sorted <= k) {
-      const size_t to = std::min(candidates_.size(), std::max(kSortedFirst, sorted * 4));
-      sort_prefix(sorted, to);
-      sorted = to;
-    }
-  };
-  double kept_mass = total;
-  if (cut) {
-    kept_mass = 0.0;
-    while (kept < candidates_.size() && (kept == 0 || kept_mass < wanted)) {
-      sort_up_to(kept);
-      kept_mass += static_cast<double>(weights_[candidates_[kept++].token]);
-    }
-  } else {
-    kept = candidates_.size();
-  }
   // Rounding may leave the target just out of reach: then the last candidate with any weight is the
   // answer.
-  const double target = u * kept_mass;
+  const double target =
+      static_cast<double>(philox_uniform(parameters.seed, position, 0)) * kept.mass;
   double mass = 0.0;
   uint32_t token = 0;
-  for (size_t k = 0; k < kept; ++k) {
-    sort_up_to(k);
-    const float weight = weights_[candidates_[k].token];
+  for (size_t k = 0; k < kept.count; ++k) {
+    const float weight = weight_at(k);
     if (weight == 0.0F && k > 0) break;  // so are all that follow
     token = candidates_[k].token;
     mass += static_cast<double>(weight);
     if (mass > target) break;
   }
   return token;
+}
+
+Sampler::Kept Sampler::keep(const SamplingParameters& parameters) {
+  const bool all = parameters.top_k == 0 || parameters.top_k >= candidates_.size();
+  Kept kept{all ? candidates_.size() : parameters.top_k, 0.0};
+  if (all)
+    for (const float weight : weights_) kept.mass += static_cast<double>(weight);
+  else
+    for (size_t k = 0; k < kept.count; ++k) kept.mass += static_cast<double>(weight_at(k));
+  if (parameters.top_p < 1.0F) {
+    const double wanted = static_cast<double>(parameters.top_p) * kept.mass;
+    const size_t most = std::exchange(kept.count, 0);
+    kept.mass = 0.0;
+    while (kept.count < most && (kept.count == 0 || kept.mass < wanted))
+      kept.mass += static_cast<double>(weight_at(kept.count++));
+  }
+  if (parameters.min_p > 0.0F) {
+    const size_t most = std::exchange(kept.count, 0);
+    kept.mass = 0.0;
+    while (kept.count < most && (kept.count == 0 || weight_at(kept.count) >= parameters.min_p))
+      kept.mass += static_cast<double>(weight_at(kept.count++));
+  }
+  return kept;
+}
+
+float Sampler::weight_at(size_t k) {
+  while (sorted_ <= k) {
+    const size_t to = std::min(candidates_.size(), std::max(kSortedFirst, sorted_ * 4));
+    sort_prefix(sorted_, to);
+    sorted_ = to;
+  }
+  return weights_[candidates_[k].token];
 }
 
 void Sampler::sort_prefix(size_t from, size_t to) {

@@ -119,6 +119,8 @@ struct GenerateRequest {
   topP @8 :Float32 = 1;      # (0, 1]
   seed @9 :UInt64;
   ignoreEnd @10 :Bool;       # go on past the model's end-of-text token
+  topK @12 :UInt32;          # only so many of the likeliest tokens; 0: all
+  minP @13 :Float32;         # [0, 1]; only tokens at least so likely, the likeliest being 1
   after @11 :UInt64;
   # Cursor: only pieces with index >= after are sent. A client that lost its connection repeats its request
   # under the same id with the index of the first piece it lacks, and gets exactly the rest.

@@ -57,4 +57,6 @@ struct Segment {
   disputed @11 :Bool;          # kvStored, checked: the row at position + rows came out differently
   seatOutcome @12 :UInt64;     # checked, if disputed: what came out of that row at the stage …
   standbyOutcome @13 :UInt64;  # … and at the standby
+  topK @14 :UInt32;            # only so many of the likeliest tokens; 0: all
+  minP @15 :Float32;           # [0, 1]
 }

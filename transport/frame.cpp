@@ -44,15 +44,6 @@ Error over_limit(const char* what, uint64_t seen, uint64_t limit) {
   return invalid(fmt::format("{}: {}, limit {}", what, seen, limit));
 }
 
-Result<void> check_sampling(const SamplingParameters& sampling) {
-  // Written so that NaN fails.
-  if (!(sampling.temperature >= 0.0F && sampling.temperature <= 100.0F))
-    return invalid(fmt::format("temperature {}, allowed 0 to 100", sampling.temperature));
-  if (!(sampling.top_p > 0.0F && sampling.top_p <= 1.0F))
-    return invalid(fmt::format("top_p {}, allowed above 0 to 1", sampling.top_p));
-  return {};
-}
-
 // What a segment of a frame of this kind may carry; the same for what is sent and what is received.
 Result<void> check_segment(const FrameSegment& segment, FrameKind kind) {
   if (segment.rows > kSegmentTokensMax)
@@ -77,7 +68,7 @@ Result<void> check_segment(const FrameSegment& segment, FrameKind kind) {
   if (segment.outcomes.size() != outcomes_wanted)
     return invalid(fmt::format("segment of {} rows with {} outcomes, {} belong there", segment.rows,
                                segment.outcomes.size(), outcomes_wanted));
-  return check_sampling(segment.sampling);
+  return check_sampling(segment.sampling, ErrorCode::kInvalidFrame);
 }
 
 Result<void> check_counts(const FrameHeader& header, size_t payload_bytes) {
@@ -147,6 +138,8 @@ void write_segment(wire::Segment::Builder out, const FrameSegment& segment) {
   out.setTemperature(segment.sampling.temperature);
   out.setTopP(segment.sampling.top_p);
   out.setSeed(segment.sampling.seed);
+  out.setTopK(segment.sampling.top_k);
+  out.setMinP(segment.sampling.min_p);
   out.setLogitsDigest(segment.logits_digest);
   if (!segment.outcomes.empty())
     fill(out.initOutcomes(static_cast<unsigned>(segment.outcomes.size())), segment.outcomes);
@@ -198,7 +191,7 @@ Result<FrameSegment> read_segment(wire::Segment::Reader in) {
   TROUPE_TRY_VOID(
       read_numbers(in.getTokens(), "tokens of a segment", kSegmentTokensMax, segment.tokens));
   segment.sample = in.getSample();
-  segment.sampling = {in.getTemperature(), in.getTopP(), in.getSeed()};
+  segment.sampling = {in.getTemperature(), in.getTopP(), in.getSeed(), in.getTopK(), in.getMinP()};
   segment.logits_digest = in.getLogitsDigest();
   TROUPE_TRY_VOID(
       read_numbers(in.getOutcomes(), "outcomes of a segment", kSegmentTokensMax, segment.outcomes));

@@ -40,16 +40,6 @@ Result<void> check_prompt(const AdmissionLimits& limits, const AdmissionRequest&
   return {};
 }
 
-// Written so that NaN fails every test.
-Result<void> check_sampling(const SamplingParameters& sampling) {
-  if (!(sampling.temperature >= 0.0F && sampling.temperature <= 100.0F))
-    return refuse(
-        fmt::format("temperature is {}, allowed are 0 (greedy) to 100", sampling.temperature));
-  if (!(sampling.top_p > 0.0F && sampling.top_p <= 1.0F))
-    return refuse(fmt::format("top_p is {}, allowed is above 0 and up to 1", sampling.top_p));
-  return {};
-}
-
 }  // namespace
 
 Result<void> admit(const AdmissionLimits& limits, const AdmissionRequest& request) {

@@ -150,8 +150,7 @@ ReplicaActions Replica::on_stage_heard(uint32_t stage, const NodeId& node) const
   ReplicaActions actions;
   if (state_ != ReplicaState::kServing) return actions;  // it may still be of use
   const bool seated = stage < view_.seats.size() && view_.seats[stage].node == node;
-  const bool placed =
-      stage < stages_.size() && stages_[stage].placed() && stages_[stage].node == node;
+  const bool placed = stage < stages_.size() && stages_[stage].node == node;
   if (seated || placed || is_standby(stage, node)) return actions;
   for (const NodeFacts& facts : nodes_)
     if (facts.node == node) stop_on(node, facts.incarnation, stage, actions);

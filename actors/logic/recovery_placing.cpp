@@ -250,8 +250,7 @@ void Replica::serve(Instant now, ReplicaActions& actions) {
   note_unprotected(now);
   served_since_ = now;
   for (size_t stage = 0; stage < served_.size(); ++stage)
-    if (served_[stage].node != view_.seats[stage].node && !stages_[stage].cause.empty())
-      ++moves_[stage];
+    if (served_[stage].node != view_.seats[stage].node) ++moves_[stage];
   served_ = view_.seats;
   served_standbys_ = view_.standbys;
   for (Stage& life : stages_) life.cause.clear();

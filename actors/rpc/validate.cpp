@@ -35,16 +35,6 @@ Result<void> validate_model_name(const std::string& model) {
   return {};
 }
 
-Result<void> validate_sampling(const SamplingParameters& sampling) {
-  // Written so that NaN fails.
-  if (!(sampling.temperature >= 0.0F && sampling.temperature <= kTemperatureMax))
-    return invalid(
-        fmt::format("temperature {}, allowed 0 to {}", sampling.temperature, kTemperatureMax));
-  if (!(sampling.top_p > 0.0F && sampling.top_p <= 1.0F))
-    return invalid(fmt::format("top_p {}, allowed above 0 and up to 1", sampling.top_p));
-  return {};
-}
-
 Result<void> validate_messages(const std::vector<ChatMessage>& messages) {
   if (messages.size() > kMessagesMax)
     return invalid(fmt::format("{} chat messages, limit {}", messages.size(), kMessagesMax));
@@ -108,7 +98,7 @@ Result<void> validate(const GenerateCall& call) {
     return invalid(fmt::format("max_tokens {}, limit {}", call.max_tokens, kGeneratedTokensMax));
   if (call.after > call.max_tokens)
     return invalid(fmt::format("cursor {} lies beyond max_tokens {}", call.after, call.max_tokens));
-  return validate_sampling(call.sampling);
+  return check_sampling(call.sampling);
 }
 
 RequestId make_request_id() {

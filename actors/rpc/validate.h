@@ -17,7 +17,6 @@ constexpr size_t kMessagesMax = 1024;
 constexpr size_t kPromptBytesMax = 4U << 20;   // all messages of a chat together
 constexpr size_t kPromptTokensMax = 1U << 20;  // what the model's context allows is checked later
 constexpr uint32_t kGeneratedTokensMax = 1U << 20;
-constexpr float kTemperatureMax = 100.0F;
 
 // 1 to 128 printable ASCII characters without spaces.
 Result<void> validate_request_id(const RequestId& id);

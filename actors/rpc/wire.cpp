@@ -84,7 +84,8 @@ Result<GenerateCall> read(schema::GenerateRequest::Reader from) {
       return Error{ErrorCode::kInvalidArgument, "a kind of prompt that this daemon does not know"};
   }
   call.max_tokens = from.getMaxTokens();
-  call.sampling = {from.getTemperature(), from.getTopP(), from.getSeed()};
+  call.sampling = {from.getTemperature(), from.getTopP(), from.getSeed(), from.getTopK(),
+                   from.getMinP()};
   call.ignore_end = from.getIgnoreEnd();
   call.after = from.getAfter();
   return call;
@@ -112,6 +113,8 @@ void write(const GenerateCall& call, schema::GenerateRequest::Builder to) {
   to.setTemperature(call.sampling.temperature);
   to.setTopP(call.sampling.top_p);
   to.setSeed(call.sampling.seed);
+  to.setTopK(call.sampling.top_k);
+  to.setMinP(call.sampling.min_p);
   to.setIgnoreEnd(call.ignore_end);
   to.setAfter(call.after);
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdio>
 
 #include "apps/cli/terminal.h"
@@ -23,21 +22,27 @@ void add_answer_options(CLI::App& command, AnswerOptions& options) {
       .add_option("--top-p", options.top_p,
                   "Choose among the likeliest tokens whose probabilities reach this sum")
       ->capture_default_str();
+  command
+      .add_option("--top-k", options.top_k,
+                  "Choose among so many of the likeliest tokens; 0: among all")
+      ->capture_default_str();
+  command
+      .add_option("--min-p", options.min_p,
+                  "Choose among tokens at least so likely, the likeliest being 1")
+      ->capture_default_str();
   command.add_option("--seed", options.seed,
                      "The same seed gives the same answer; by default drawn by chance");
 }
 
 Result<SamplingParameters> sampling_of(const AnswerOptions& options) {
-  if (!std::isfinite(options.temperature) || options.temperature < 0 || options.temperature > 100)
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--temperature {}, allowed: 0 to 100", options.temperature)};
-  if (!std::isfinite(options.top_p) || options.top_p <= 0 || options.top_p > 1)
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--top-p {}, allowed: above 0 up to 1", options.top_p)};
   const bool draw = options.seed == 0 && options.temperature > 0;
-  return SamplingParameters{.temperature = options.temperature,
-                            .top_p = options.top_p,
-                            .seed = draw ? random_u64() : options.seed};
+  const SamplingParameters parameters{.temperature = options.temperature,
+                                      .top_p = options.top_p,
+                                      .seed = draw ? random_u64() : options.seed,
+                                      .top_k = options.top_k,
+                                      .min_p = options.min_p};
+  TROUPE_TRY_VOID(check_sampling(parameters));
+  return parameters;
 }
 
 Result<std::string> prompt_or_input(const std::string& prompt) {

@@ -14,6 +14,8 @@ struct AnswerOptions {
   uint32_t max_tokens = 256;
   float temperature = 0.0F;
   float top_p = 1.0F;
+  uint32_t top_k = 0;
+  float min_p = 0.0F;
   uint64_t seed = 0;  // 0: drawn by chance
 };
 

@@ -40,6 +40,8 @@ void print_json(const GenerateCommand& options, const GenerateRequest& request,
       {"total_seconds", to_seconds(timing.end - timing.begin)},
       {"temperature", options.answer.temperature},
       {"top_p", options.answer.top_p},
+      {"top_k", options.answer.top_k},
+      {"min_p", options.answer.min_p},
       {"seed", request.sampling.seed}};
   fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }

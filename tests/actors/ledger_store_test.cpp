@@ -38,7 +38,8 @@ RequestRecord record(const std::string& id) {
   made.profile = "exact";
   made.prompt = {1, 2, 3'000'000'000U};
   made.max_tokens = 9;
-  made.sampling = {.temperature = 0.5F, .top_p = 0.25F, .seed = ~uint64_t{0}};
+  made.sampling = {
+      .temperature = 0.5F, .top_p = 0.25F, .seed = ~uint64_t{0}, .top_k = 40, .min_p = 0.125F};
   made.created_unix_ms = 123;
   return made;
 }
@@ -126,6 +127,27 @@ BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_ledger_is_an_error_in_words, Folder) {
   const auto nowhere = LedgerStore::open((path / "no" / "such").string());
   BOOST_REQUIRE(!nowhere.ok());
   BOOST_TEST(nowhere.error().message.find("ledger") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_file_of_an_earlier_version_is_read, Folder) {
+  sqlite3* database = nullptr;
+  BOOST_REQUIRE(::sqlite3_open(file().c_str(), &database) == SQLITE_OK);
+  const char* const before =
+      "CREATE TABLE requests (id TEXT PRIMARY KEY, model TEXT NOT NULL, profile TEXT NOT NULL, "
+      "prompt BLOB NOT NULL, max_tokens INTEGER NOT NULL, temperature REAL NOT NULL, "
+      "top_p REAL NOT NULL, seed INTEGER NOT NULL, ignore_end INTEGER NOT NULL, "
+      "created_unix_ms INTEGER NOT NULL, finish TEXT NOT NULL);"
+      "INSERT INTO requests VALUES ('old', 'd', 'exact', x'01000000', 9, 0.5, 0.25, 4, 0, 5, '')";
+  BOOST_TEST(::sqlite3_exec(database, before, nullptr, nullptr, nullptr) == SQLITE_OK);
+  ::sqlite3_close(database);
+  for (int time = 0; time < 2; ++time) {
+    const auto store = open(file());
+    const auto old = store->create(record("old")).value();
+    BOOST_TEST(!old.created);
+    BOOST_TEST((old.record.sampling ==
+                SamplingParameters{.temperature = 0.5F, .top_p = 0.25F, .seed = 4}));
+    BOOST_TEST(store->create(record("new")).value().created == (time == 0));
+  }
 }
 
 BOOST_FIXTURE_TEST_CASE(tokens_come_back_up_to_the_first_gap, Folder) {

@@ -145,6 +145,22 @@ BOOST_AUTO_TEST_CASE(a_checker_that_is_gone_leaves_the_view_at_once) {
   scene.installed(4, {0, 1});
 }
 
+// News of its end was overtaken: the new life checks nothing that the old one was sent.
+BOOST_AUTO_TEST_CASE(a_checker_in_another_life_is_not_the_one_the_view_names) {
+  Scene scene = with_standbys(3);
+  scene.installed(1, {0, 1});
+  scene.ready(0, "c", 20);
+  scene.ready(1, "c", 21);
+  scene.committed(2);
+  scene.installed(2, {0, 1});
+  scene.replica.on_policy(StandbyPolicy::kInput, scene.now);
+  scene.committed(3);
+  scene.installed(3, {0, 1});
+  BOOST_TEST(scene.ready(1, "c", 31) ==
+             "pause (view 3 gives way: a standby that checked is gone); propose 4: a.10 b.11");
+  BOOST_TEST(standbys(scene) == "0:c.20 1:c.31 ");
+}
+
 BOOST_AUTO_TEST_CASE(without_the_policy_nobody_is_waited_for_any_more) {
   Scene scene = with_standbys(3);
   scene.installed(1, {0, 1});

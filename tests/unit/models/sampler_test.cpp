@@ -57,6 +57,7 @@ Expected expected(std::span<const float> logits, const SamplingParameters& param
   for (const uint32_t token : order)
     weights.push_back(std::exp((double{logits[token]} - double{logits[order[0]]}) /
                                double{parameters.temperature}));
+  if (parameters.top_k > 0 && parameters.top_k < weights.size()) weights.resize(parameters.top_k);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double kept_mass = 0.0, margin = 1.0;
   size_t kept = 0;
@@ -65,6 +66,9 @@ Expected expected(std::span<const float> logits, const SamplingParameters& param
     margin = std::min(margin, std::abs(kept_mass / total - double{parameters.top_p}));
   }
   if (parameters.top_p == 1.0F) margin = 1.0;
+  for (size_t k = 1; k < kept; ++k)
+    margin = std::min(margin, std::abs(weights[k] - double{parameters.min_p}));
+  while (kept > 1 && weights[kept - 1] < double{parameters.min_p}) kept_mass -= weights[--kept];
   const double target = double{philox_uniform(parameters.seed, position, 0)} * kept_mass;
   double mass = 0.0;
   for (size_t k = 0; k < kept; ++k) {
@@ -142,7 +146,9 @@ BOOST_AUTO_TEST_CASE(agrees_with_a_plain_implementation_of_the_definition) {
     const SamplingParameters parameters{
         .temperature = 0.05F + static_cast<float>(random() % 400) / 100.0F,
         .top_p = random() % 3 == 0 ? 1.0F : 0.01F + static_cast<float>(random() % 99) / 100.0F,
-        .seed = random()};
+        .seed = random(),
+        .top_k = random() % 2 == 0 ? 0 : static_cast<uint32_t>(random() % 100),
+        .min_p = random() % 2 == 0 ? 0.0F : static_cast<float>(random() % 50) / 100.0F};
     const auto position = static_cast<uint32_t>(random() % 100000);
     const Expected want = expected(logits, parameters, position);
     // float32 weights differ from double by about 1e-7 each.
@@ -227,8 +233,61 @@ BOOST_AUTO_TEST_CASE(absurd_parameters_are_refused) {
   for (const float top_p : {0.0F, -1.0F, 1.0001F, kNan, kInfinity})
     BOOST_TEST(
         (refused(logits, {.temperature = 1.0F, .top_p = top_p}) == ErrorCode::kInvalidArgument));
+  for (const float min_p : {-0.1F, 1.1F, kNan, kInfinity})
+    BOOST_TEST(
+        (refused(logits, {.temperature = 1.0F, .min_p = min_p}) == ErrorCode::kInvalidArgument));
   BOOST_TEST(check_sampling({.temperature = 100.0F, .top_p = 1.0F}).ok());
   BOOST_TEST(check_sampling({.temperature = 0.0F, .top_p = 1e-20F}).ok());
+}
+
+// The draw falls among k equal shares.
+BOOST_AUTO_TEST_CASE(top_k_keeps_so_many_of_the_likeliest) {
+  std::vector<float> logits(100, -1.0F);
+  for (const size_t likely : {7U, 70U, 40U}) logits[likely] = 2.0F;
+  for (uint32_t position = 0; position < 200; ++position) {
+    const float u = philox_uniform(8, position, 0);
+    const SamplingParameters two{.temperature = 1.0F, .seed = 8, .top_k = 2};
+    BOOST_TEST(sampled(logits, two, position) == (u < 0.5F ? 7U : 40U));
+    BOOST_TEST(sampled(logits, {.temperature = 9.0F, .seed = 8, .top_k = 1}, position) == 7U);
+    // More than there are is all of them.
+    BOOST_TEST(sampled(logits, {.temperature = 1.0F, .seed = 8, .top_k = 1000}, position) ==
+               sampled(logits, {.temperature = 1.0F, .seed = 8}, position));
+  }
+}
+
+// A token two nats behind the likeliest is exp(-2) = 0.1353 as likely, at temperature 2 exp(-1).
+BOOST_AUTO_TEST_CASE(min_p_keeps_what_is_likely_enough_beside_the_likeliest) {
+  const std::vector<float> logits{3.0F, 1.0F, 1.0F, -9.0F};
+  const auto ever = [&](SamplingParameters parameters) {
+    std::vector<bool> seen(logits.size());
+    for (uint32_t position = 0; position < 400; ++position)
+      seen[sampled(logits, parameters, position)] = true;
+    return seen;
+  };
+  const std::vector<bool> first{true, false, false, false}, three{true, true, true, false};
+  BOOST_TEST((ever({.temperature = 1.0F, .min_p = 0.14F}) == first));
+  BOOST_TEST((ever({.temperature = 1.0F, .min_p = 0.13F}) == three));
+  BOOST_TEST((ever({.temperature = 2.0F, .min_p = 0.36F}) == three));
+  BOOST_TEST((ever({.temperature = 2.0F, .min_p = 1.0F}) == first));
+}
+
+// Chi-squared with two degrees of freedom: 13.8 is exceeded once in a thousand, and the draws are
+// fixed by the seed.
+BOOST_AUTO_TEST_CASE(what_is_kept_is_chosen_in_its_proportion) {
+  const std::vector<float> logits{0.0F, 1.0F, 2.0F, -1.0F, -3.0F};
+  const SamplingParameters parameters{.temperature = 1.0F, .seed = 3, .top_k = 4, .min_p = 0.1F};
+  constexpr uint32_t kDraws = 20'000;
+  std::vector<double> count(logits.size());
+  for (uint32_t position = 0; position < kDraws; ++position)
+    ++count[sampled(logits, parameters, position)];
+  double squared = 0.0, mass = 0.0;
+  for (const size_t token : {0U, 1U, 2U}) mass += std::exp(double{logits[token]});
+  for (const size_t token : {0U, 1U, 2U}) {
+    const double wanted = kDraws * std::exp(double{logits[token]}) / mass;
+    squared += (count[token] - wanted) * (count[token] - wanted) / wanted;
+  }
+  BOOST_TEST(squared < 13.8);
+  BOOST_TEST(count[3] + count[4] == 0.0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -121,7 +121,7 @@ BOOST_AUTO_TEST_CASE(refuses_bad_arguments_as_values_without_asking_the_cluster)
   BOOST_TEST(refusal([](auto request) { request.getPrompt().setNone(); }).message ==
              "the prompt is empty: give a text, chat messages or tokens");
   BOOST_TEST(refusal([](auto request) { request.setTemperature(-1); }).message ==
-             "temperature -1, allowed 0 to 100");
+             "temperature is -1, allowed are 0 (greedy) to 100");
   BOOST_TEST(
       refusal([](auto request) { request.setId("a b"); }).message ==
       "the request id holds byte 0x20 at position 1, allowed is printable ASCII without spaces");

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(a_status_survives_the_wire) {
 BOOST_AUTO_TEST_CASE(a_request_survives_the_wire_with_each_kind_of_prompt) {
   GenerateCall call = good_call();
   call.model = "smollm2";
-  call.sampling = {0.7F, 0.9F, 0xFEDCBA9876543210U};
+  call.sampling = {0.7F, 0.9F, 0xFEDCBA9876543210U, 40, 0.05F};
   call.ignore_end = true;
   call.after = 3;
   const GenerateCall with_text = round_trip(call);
@@ -244,20 +244,20 @@ const BadCall kBadCalls[] = {
     {"cursor beyond the end", [](GenerateCall& c) { c.after = 9; },
      "cursor 9 lies beyond max_tokens 8"},
     {"NaN temperature", [](GenerateCall& c) { c.sampling.temperature = std::nanf(""); },
-     "temperature nan, allowed 0 to 100"},
+     "temperature is nan, allowed are 0 (greedy) to 100"},
     {"negative temperature", [](GenerateCall& c) { c.sampling.temperature = -0.5F; },
-     "temperature -0.5, allowed 0 to 100"},
+     "temperature is -0.5, allowed are 0 (greedy) to 100"},
     {"hot temperature", [](GenerateCall& c) { c.sampling.temperature = 101.0F; },
-     "temperature 101, allowed 0 to 100"},
+     "temperature is 101, allowed are 0 (greedy) to 100"},
     {"infinite temperature",
      [](GenerateCall& c) { c.sampling.temperature = std::numeric_limits<float>::infinity(); },
-     "temperature inf, allowed 0 to 100"},
+     "temperature is inf, allowed are 0 (greedy) to 100"},
     {"top_p of 0", [](GenerateCall& c) { c.sampling.top_p = 0.0F; },
-     "top_p 0, allowed above 0 and up to 1"},
+     "top_p is 0, allowed is above 0 and up to 1"},
     {"top_p over 1", [](GenerateCall& c) { c.sampling.top_p = 1.5F; },
-     "top_p 1.5, allowed above 0 and up to 1"},
+     "top_p is 1.5, allowed is above 0 and up to 1"},
     {"NaN top_p", [](GenerateCall& c) { c.sampling.top_p = std::nanf(""); },
-     "top_p nan, allowed above 0 and up to 1"},
+     "top_p is nan, allowed is above 0 and up to 1"},
 };
 
 BOOST_AUTO_TEST_CASE(a_good_request_is_accepted_up_to_every_limit) {

@@ -25,7 +25,7 @@ inline Frame activations(uint64_t number, size_t bytes) {
   segment.rows = 1;
   segment.blocks = {1, 2, 3};
   segment.sample = true;
-  segment.sampling = {0.5F, 0.9F, number};
+  segment.sampling = {0.5F, 0.9F, number, 40, 0.05F};
   frame.header.segments.push_back(segment);
   frame.payload = SharedBuffer::allocate(columns * sizeof(float));
   auto values = frame.payload.as_mutable<uint32_t>();
