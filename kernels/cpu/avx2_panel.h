@@ -52,24 +52,30 @@ TROUPE_AVX2 void fetch_ahead(const std::byte* p, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T0);
 }
 
-// Format: a type with kBlockBytes and block<kColumns>(panel block, x, row, block index, F32x8
-// acc[2][kColumns]).
-// `ahead`: the panel to fetch meanwhile, or null. A panel that several tiles read is in L1 after
-// the first, and the hardware's prefetcher stops there: without this 8 rows ran at 80 GMAC/s where
-// 4 rows ran at 100.
+// Panels that are nothing but blocks, one after another.
+template <size_t kBytes>
+struct FlatPanel {
+  static constexpr size_t kBlockBytes = kBytes;
+  static constexpr size_t block_at(size_t b) { return b * kBytes; }
+  static constexpr size_t panel_bytes(size_t blocks) { return blocks * kBytes; }
+};
+
+// Format: a type with kBlockBytes, block_at(b) and panel_bytes(blocks), offsets as in FlatPanel,
+// and block<kColumns>(panel, x, row, block index, F32x8 acc[2][kColumns]). `ahead`: the panel to
+// fetch meanwhile, or null. A panel that several tiles read is in L1 after the first, and the
+// hardware's prefetcher stops there: without this 8 rows ran at 80 GMAC/s where 4 rows ran at 100.
 template <class Format, size_t kColumns>
 [[gnu::always_inline]] inline void quantised_tile(const std::byte* panel, const std::byte* ahead,
                                                   size_t n0, const QuantisedRows& x, size_t row,
                                                   const ProductRows& out) {
   F32x8 sums[2][kColumns][kSlices];
-  const std::byte* at = panel;
   for (size_t s = 0; s < kSlices; ++s) {
     F32x8 acc[2][kColumns];
     for (size_t c = 0; c < kColumns; ++c) acc[0][c] = acc[1][c] = F32x8::zero();
     const size_t end = slice_begin(s + 1, x.blocks);
-    for (size_t b = slice_begin(s, x.blocks); b < end; ++b, at += Format::kBlockBytes) {
-      if (ahead != nullptr) fetch_ahead(ahead + (at - panel), Format::kBlockBytes);
-      Format::template block<kColumns>(at, x, row, b, acc);
+    for (size_t b = slice_begin(s, x.blocks); b < end; ++b) {
+      if (ahead != nullptr) fetch_ahead(ahead + Format::block_at(b), Format::kBlockBytes);
+      Format::template block<kColumns>(panel, x, row, b, acc);
     }
     for (size_t c = 0; c < kColumns; ++c) {
       sums[0][c][s] = acc[0][c];
@@ -85,11 +91,11 @@ template <class Format>
                                                     size_t last, const QuantisedRows& x,
                                                     const ProductRows& out) {
   for (size_t p = first; p < last; ++p) {
-    const std::byte* panel = panels + p * x.blocks * Format::kBlockBytes;
+    const std::byte* panel = panels + p * Format::panel_bytes(x.blocks);
     const size_t n0 = p * kPanelRows;
     for (TileSplit tile(out.rows, 4); tile.size > 0; tile.next()) {
       const std::byte* ahead = tile.last() && tile.row > 0 && p + 1 < last
-                                   ? panel + x.blocks * Format::kBlockBytes
+                                   ? panel + Format::panel_bytes(x.blocks)
                                    : nullptr;
       switch (tile.size) {
         case 4:
