@@ -3,6 +3,7 @@
 // 32.
 #include "kernels/quant_decode.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "base/check.h"
@@ -160,6 +161,29 @@ int8_t value_of_code(DataType type, uint8_t code) {
                    : type == DataType::kQ3K ? 4
                                             : 0;
   return static_cast<int8_t>(code - zero);
+}
+
+std::span<const size_t> factor_places(DataType type) {
+  static constexpr size_t kFront[] = {0}, kTwoInFront[] = {0, 2};
+  static constexpr size_t kOfQ2K[] = {offsetof(BlockQ2K, d), offsetof(BlockQ2K, dmin)};
+  static constexpr size_t kOfQ3K[] = {offsetof(BlockQ3K, d)}, kOfQ6K[] = {offsetof(BlockQ6K, d)};
+  switch (type) {
+    case DataType::kQ4_1:
+    case DataType::kQ5_1:
+    case DataType::kQ4K:
+    case DataType::kQ5K:
+      return kTwoInFront;
+    case DataType::kQ2K:
+      return kOfQ2K;
+    case DataType::kQ3K:
+      return kOfQ3K;
+    case DataType::kQ6K:
+      return kOfQ6K;
+    case DataType::kMxfp4:
+      return {};
+    default:
+      return kFront;
+  }
 }
 
 bool has_decoder(DataType type) {

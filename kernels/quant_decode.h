@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/tensor.h"
 
@@ -32,6 +33,10 @@ Minimums minimums_of(DataType type);
 
 // Block `b` of 32 of a row that begins at `row`. has_decoder(type).
 DecodedBlock decode_block(DataType type, const std::byte* row, size_t b);
+
+// Where the half precision numbers of a block of a quantised type lie (all such types; MXFP4 has
+// none).
+std::span<const size_t> factor_places(DataType type);
 
 // What a code stands for in a format.
 int8_t value_of_code(DataType type, uint8_t code);

@@ -103,11 +103,20 @@ float add_block(const DecodedBlock& w, Minimums minimums, const QuantisedBlock& 
   return acc;
 }
 
-float dot_decoded(DataType type, const std::byte* row, const QuantisedBlock* x, size_t blocks) {
+// Once for all rows of x; empty where the format has no decoder.
+std::vector<DecodedBlock> decoded_row(const ReferenceWeights& weights, size_t n) {
+  std::vector<DecodedBlock> blocks;
+  if (!has_decoder(weights.type())) return blocks;
+  for (size_t b = 0; b < weights.columns() / kQuantBlock; ++b)
+    blocks.push_back(decode_block(weights.type(), weights.row(n), b));
+  return blocks;
+}
+
+float dot_decoded(std::span<const DecodedBlock> row, Minimums minimums, const QuantisedBlock* x) {
   float sums[kSlices] = {};
   for (size_t s = 0; s < kSlices; ++s)
-    for (size_t b = slice_begin(s, blocks); b < slice_begin(s + 1, blocks); ++b)
-      sums[s] = add_block(decode_block(type, row, b), minimums_of(type), x[b], sums[s]);
+    for (size_t b = slice_begin(s, row.size()); b < slice_begin(s + 1, row.size()); ++b)
+      sums[s] = add_block(row[b], minimums, x[b], sums[s]);
   return combine_slices(sums);
 }
 
@@ -139,8 +148,9 @@ float dot_float(const std::byte* row, const float* x, size_t k_end) {
   return combine_slices(sums);
 }
 
-float dot(const ReferenceWeights& weights, size_t r, const float* x, const QuantisedBlock* xq) {
-  const std::byte* row = weights.row(r);
+float dot(const ReferenceWeights& weights, size_t n, std::span<const DecodedBlock> decoded,
+          const float* x, const QuantisedBlock* xq) {
+  const std::byte* row = weights.row(n);
   const size_t k = weights.columns();
   switch (weights.type()) {
     case DataType::kF32:
@@ -156,7 +166,7 @@ float dot(const ReferenceWeights& weights, size_t r, const float* x, const Quant
     case DataType::kBf16:
       return dot_float<Bf16>(row, x, k);
     default:
-      return dot_decoded(weights.type(), row, xq, k / kQuantBlock);
+      return dot_decoded(decoded, minimums_of(weights.type()), xq);
   }
 }
 
@@ -164,14 +174,18 @@ float dot(const ReferenceWeights& weights, size_t r, const float* x, const Quant
 
 void ReferenceOperators::matmul(std::span<const MatmulOutput> outputs, TensorView<const float> x) {
   check_matmul(outputs, x);
-  std::vector<QuantisedBlock> xq(x.columns / kQuantBlock);
-  for (size_t r = 0; r < x.rows; ++r) {
-    const float* row = x.row(r).data();
-    for (size_t b = 0; b < xq.size(); ++b) xq[b] = quantise_block(row + b * kQuantBlock);
-    for (const MatmulOutput& output : outputs) {
-      const auto& weights = static_cast<const ReferenceWeights&>(*output.weights);
-      for (size_t n = 0; n < weights.rows(); ++n)
-        output.y.row(r)[n] = canonical(dot(weights, n, row, xq.data()));
+  const size_t blocks = x.columns / kQuantBlock;
+  std::vector<QuantisedBlock> xq(x.rows * blocks);
+  for (size_t r = 0; r < x.rows; ++r)
+    for (size_t b = 0; b < blocks; ++b)
+      xq[r * blocks + b] = quantise_block(x.row(r).data() + b * kQuantBlock);
+  for (const MatmulOutput& output : outputs) {
+    const auto& weights = static_cast<const ReferenceWeights&>(*output.weights);
+    for (size_t n = 0; n < weights.rows(); ++n) {
+      const std::vector<DecodedBlock> decoded = decoded_row(weights, n);
+      for (size_t r = 0; r < x.rows; ++r)
+        output.y.row(r)[n] =
+            canonical(dot(weights, n, decoded, x.row(r).data(), xq.data() + r * blocks));
     }
   }
 }
