@@ -1,6 +1,7 @@
 // Element types and views of row-major matrices. A view owns nothing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,7 +10,31 @@
 
 namespace troupe {
 
-enum class DataType : uint8_t { kF32, kF16, kQ8_0, kQ4_0, kQ4_1 };
+enum class DataType : uint8_t {
+  kF32,
+  kF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kBf16,
+  kQ5_0,
+  kQ5_1,
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIq4Nl,
+  kIq4Xs,
+  kMxfp4,
+};
+
+// Every one of them, for tables and tests.
+inline constexpr std::array kDataTypes{
+    DataType::kF32,  DataType::kF16,   DataType::kQ8_0,  DataType::kQ4_0,
+    DataType::kQ4_1, DataType::kBf16,  DataType::kQ5_0,  DataType::kQ5_1,
+    DataType::kQ2K,  DataType::kQ3K,   DataType::kQ4K,   DataType::kQ5K,
+    DataType::kQ6K,  DataType::kIq4Nl, DataType::kIq4Xs, DataType::kMxfp4};
 
 const char* to_string(DataType type);
 

@@ -1,6 +1,7 @@
 # What runs the layers of a model.
 list(APPEND MODEL_SOURCES
   evaluate.cpp
+  finite_weights.cpp
   forward.cpp
   kv_cache.cpp
   kv_proofs.cpp

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/check.h"
 #include "base/digest.h"
 #include "models/gguf_internal.h"
 
@@ -14,16 +15,6 @@ namespace troupe {
 
 static_assert(std::endian::native == std::endian::little,
               "tensors are used as the file holds them");
-
-struct GgufFile::Contents {
-  std::optional<MappedFile> mapping;
-  ByteSpan bytes;
-  uint32_t version = 0;
-  uint64_t alignment = 32;
-  std::vector<GgufEntry> entries;
-  std::vector<GgufTensor> tensors;
-  std::unordered_map<std::string_view, size_t> entry_of, tensor_of;  // indices
-};
 
 namespace {
 
@@ -59,16 +50,18 @@ std::string printable(std::string_view text, size_t bytes_max) {
 // checked.
 class GgufParser {
  public:
-  explicit GgufParser(ByteSpan bytes) : reader_(bytes) { contents_.bytes = bytes; }
+  explicit GgufParser(ByteSpan bytes) : reader_(bytes) {
+    contents_.parts.push_back({std::nullopt, bytes});
+  }
 
-  Result<GgufFile> run(std::optional<MappedFile> mapping) {
+  Result<GgufReading::Contents> run(std::optional<MappedFile> mapping) {
     TROUPE_TRY_VOID(read_fixed_part());
     TROUPE_TRY_VOID(read_entries());
     TROUPE_TRY_VOID(read_alignment());
     TROUPE_TRY_VOID(read_tensors());
     TROUPE_TRY_VOID(check_overlaps());
-    contents_.mapping = std::move(mapping);
-    return GgufFile(std::make_shared<const GgufFile::Contents>(std::move(contents_)));
+    contents_.parts.front().mapping = std::move(mapping);
+    return std::make_shared<GgufFile::Contents>(std::move(contents_));
   }
 
  private:
@@ -78,6 +71,8 @@ class GgufParser {
       return invalid(
           fmt::format("starts with {:#010x}, a GGUF file with {:#010x} (\"GGUF\")", magic, kMagic));
     TROUPE_TRY(contents_.version, reader_.read<uint32_t>());
+    if (contents_.version == 0x02000000 || contents_.version == 0x03000000)
+      return invalid("a big-endian GGUF file, supported are little-endian ones");
     if (contents_.version != 2 && contents_.version != 3)
       return invalid(
           fmt::format("GGUF version {}, supported are 2 and 3 (little-endian)", contents_.version));
@@ -245,8 +240,8 @@ class GgufParser {
     const auto fail = [&](const std::string& what) {
       return invalid(fmt::format("tensor '{}': {}", printable(tensor.name), what));
     };
-    const GgmlTypeLayout* layout = ggml_type_layout(tensor.type);
-    if (layout == nullptr) return fail(fmt::format("type {} is not known", tensor.type));
+    const std::optional<GgmlTypeLayout> layout = ggml_type_layout(tensor.type);
+    if (!layout.has_value()) return fail(refuse_ggml_type(tensor.type));
     if (tensor.columns() % layout->block_elements != 0)
       return fail(fmt::format("{} columns, type {} needs a multiple of {}", tensor.columns(),
                               layout->name, layout->block_elements));
@@ -259,13 +254,13 @@ class GgufParser {
     if (offset % contents_.alignment != 0)
       return fail(fmt::format("offset {} is not a multiple of the alignment {}", offset,
                               contents_.alignment));
-    const uint64_t file_size = contents_.bytes.size();
+    const ByteSpan all = contents_.parts.front().bytes;
+    const uint64_t file_size = all.size();
     const uint64_t available = data_start <= file_size ? file_size - data_start : 0;
     if (offset > available || size > available - offset)
       return fail(fmt::format("{} bytes at offset {}, the file has {} bytes of tensor data", size,
                               offset, available));
-    tensor.bytes = contents_.bytes.subspan(static_cast<size_t>(data_start + offset),
-                                           static_cast<size_t>(size));
+    tensor.bytes = all.subspan(static_cast<size_t>(data_start + offset), static_cast<size_t>(size));
     return {};
   }
 
@@ -292,16 +287,34 @@ class GgufParser {
   uint64_t inner_arrays_ = 0;
 };
 
-Result<GgufFile> GgufFile::open(const std::string& path) {
+Result<GgufReading::Contents> GgufReading::read(ByteSpan bytes, std::optional<MappedFile> mapping) {
+  return GgufParser(bytes).run(std::move(mapping));
+}
+
+Result<GgufReading::Contents> GgufReading::read(const std::string& path) {
   TROUPE_TRY(MappedFile mapping, MappedFile::open(path));
   const ByteSpan bytes = mapping.bytes();
-  Result<GgufFile> file = GgufParser(bytes).run(std::move(mapping));
-  if (!file.ok()) return with_context(file.error(), path);
-  return file;
+  Result<Contents> contents = read(bytes, std::move(mapping));
+  if (!contents.ok()) return with_context(contents.error(), path);
+  return contents;
+}
+
+Result<GgufFile> GgufFile::open(const std::string& path) {
+  TROUPE_TRY(GgufReading::Contents first, GgufReading::read(path));
+  return GgufReading::complete(std::move(first), path);
 }
 
 Result<GgufFile> GgufFile::parse(ByteSpan bytes) {
-  return GgufParser(bytes).run(std::nullopt);
+  return parse_parts({&bytes, 1});
+}
+
+Result<GgufFile> GgufFile::parse_parts(std::span<const ByteSpan> parts) {
+  std::vector<GgufReading::Contents> all;
+  for (const ByteSpan part : parts) {
+    TROUPE_TRY(GgufReading::Contents contents, GgufReading::read(part, std::nullopt));
+    all.push_back(std::move(contents));
+  }
+  return GgufReading::join(std::move(all));
 }
 
 const GgufValue* GgufFile::value(std::string_view key) const {
@@ -411,15 +424,40 @@ uint64_t GgufFile::alignment() const {
   return contents_->alignment;
 }
 ByteSpan GgufFile::bytes() const {
-  return contents_->bytes;
+  return contents_->parts.front().bytes;
 }
 
 const MappedFile* GgufFile::mapping() const {
-  return contents_->mapping.has_value() ? &*contents_->mapping : nullptr;
+  const std::optional<MappedFile>& mapping = contents_->parts.front().mapping;
+  return mapping.has_value() ? &*mapping : nullptr;
+}
+
+size_t GgufFile::parts() const {
+  return contents_->parts.size();
+}
+ByteSpan GgufFile::part_bytes(size_t part) const {
+  TROUPE_CHECK(part < contents_->parts.size(), "a part that is there");
+  return contents_->parts[part].bytes;
+}
+
+uint64_t GgufFile::total_bytes() const {
+  uint64_t total = 0;
+  for (const GgufPart& part : contents_->parts) total += part.bytes.size();
+  return total;
+}
+
+void GgufFile::dont_need(const GgufTensor& tensor) const {
+  const GgufPart& part = contents_->parts[tensor.part];
+  if (!part.mapping.has_value()) return;
+  part.mapping->dont_need(static_cast<size_t>(tensor.bytes.data() - part.bytes.data()),
+                          tensor.bytes.size());
 }
 
 std::string GgufFile::content_id() const {
-  return troupe::content_id(contents_->bytes);
+  if (contents_->parts.size() == 1) return troupe::content_id(bytes());
+  std::string ids;
+  for (const GgufPart& part : contents_->parts) ids += troupe::content_id(part.bytes);
+  return troupe::content_id(as_byte_span(ids));
 }
 
 }  // namespace troupe

@@ -1,8 +1,8 @@
 // GGUF files (version 2 and 3, little-endian): metadata and tensors of a model, read in place from
-// a mapped file. Specification: ggml's docs/gguf.md. The reader trusts nothing: every count,
-// length, offset and alignment is compared with the bytes that are there before memory is taken, so
-// a file costs at most a small multiple of its own header, and a bad one is a one-line error that
-// says what was seen and what was allowed.
+// a mapped file, or from the files that gguf-split cut it into. Specification: ggml's docs/gguf.md.
+// The reader trusts nothing: every count, length, offset and alignment is compared with the bytes
+// that are there before memory is taken, so a file costs at most a small multiple of its own
+// header, and a bad one is a one-line error that says what was seen and what was allowed.
 //
 // Strings and tensor bytes are views into the file; they live as long as any copy of the GgufFile.
 #pragma once
@@ -31,6 +31,7 @@ inline constexpr uint32_t kGgufRankMax = 4;
 inline constexpr uint32_t kGgufArrayDepthMax = 4;
 inline constexpr uint64_t kGgufInnerArraysMax = 65'536;  // arrays inside arrays, in the whole file
 inline constexpr uint64_t kGgufAlignmentMax = 1 << 20;
+inline constexpr uint64_t kGgufPartsMax = 1'000;
 
 // The numbers are those of the file format.
 enum class GgufType : uint32_t {
@@ -93,6 +94,7 @@ struct GgufTensor {
   uint32_t rank = 0;                                     // 1 to kGgufRankMax
   std::array<uint64_t, kGgufRankMax> shape{1, 1, 1, 1};  // dimensions past the rank are 1
   ByteSpan bytes;                                        // exactly what the type and shape need
+  uint32_t part = 0;                                     // of a split file, from 0
 
   uint64_t columns() const { return shape[0]; }
   uint64_t rows() const { return shape[1] * shape[2] * shape[3]; }
@@ -109,13 +111,17 @@ std::string printable(std::string_view text, size_t bytes_max = 64);
 
 // "Q4_K", or "type 99" for a number this version does not know.
 std::string ggml_type_name(uint32_t type);
+uint32_t ggml_type_number(DataType type);
 
 class GgufFile {
  public:
-  // Errors: those of MappedFile::open, and kInvalidFile. Messages start with the path.
+  // Errors: those of MappedFile::open, and kInvalidFile. Messages start with the path. The first
+  // part of a split model (…-00001-of-0000N.gguf) opens them all; they lie side by side.
   static Result<GgufFile> open(const std::string& path);
-  // Reads bytes in memory, which must outlive the file and its copies.
+  // Reads bytes in memory, which must outlive the file and its copies; all parts, in order, of a
+  // split model.
   static Result<GgufFile> parse(ByteSpan bytes);
+  static Result<GgufFile> parse_parts(std::span<const ByteSpan> parts);
 
   // Metadata. Errors: kNotFound if the key is absent, kInvalidFile if its type is another one.
   bool has(std::string_view key) const { return value(key) != nullptr; }
@@ -135,9 +141,14 @@ class GgufFile {
 
   uint32_t version() const;
   uint64_t alignment() const;
-  ByteSpan bytes() const;  // the whole file
-  // The mapping, for advice about pages; null if the file came from memory.
+  ByteSpan bytes() const;  // the whole file; the first part of a split one
+  size_t parts() const;    // 1 unless split
+  ByteSpan part_bytes(size_t part) const;
+  uint64_t total_bytes() const;  // of all parts
+  // The first part's mapping; null if it came from memory.
   const MappedFile* mapping() const;
+  // A tensor's pages were read; they can come again from the file if someone else wants them.
+  void dont_need(const GgufTensor& tensor) const;
   // Names the content: 32 hexadecimal digits over every byte. Reads the whole file once: call it
   // once.
   std::string content_id() const;
@@ -145,6 +156,7 @@ class GgufFile {
  private:
   struct Contents;
   friend class GgufParser;
+  friend class GgufReading;
   explicit GgufFile(std::shared_ptr<const Contents> contents) : contents_(std::move(contents)) {}
   Result<const GgufValue*> required(std::string_view key) const;
   Result<const GgufArray*> required_array(std::string_view key) const;

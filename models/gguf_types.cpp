@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/check.h"
 #include "models/gguf.h"
 #include "models/gguf_internal.h"
 
@@ -24,32 +25,77 @@ Error wrong_type(GgufType type, const char* wanted) {
   return Error{ErrorCode::kInvalidFile, fmt::format("type {}, needed {}", to_string(type), wanted)};
 }
 
-// ggml's tensor types that have a fixed block layout; the sizes are those of ggml-common.h.
-constexpr GgmlTypeLayout kLayouts[] = {
-    {0, "F32", 1, 4},         {1, "F16", 1, 2},         {2, "Q4_0", 32, 18},
-    {3, "Q4_1", 32, 20},      {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},
-    {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 36},      {10, "Q2_K", 256, 84},
-    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},   {13, "Q5_K", 256, 176},
-    {14, "Q6_K", 256, 210},   {15, "Q8_K", 256, 292},   {16, "IQ2_XXS", 256, 66},
-    {17, "IQ2_XS", 256, 74},  {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},
-    {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},  {22, "IQ2_S", 256, 82},
-    {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},         {25, "I16", 1, 2},
-    {26, "I32", 1, 4},        {27, "I64", 1, 8},        {28, "F64", 1, 8},
-    {29, "IQ1_M", 256, 56},   {30, "BF16", 1, 2},       {34, "TQ1_0", 256, 54},
-    {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},
+// ggml's tensor types that are read; sizes are those of ggml-common.h. Integers and doubles are
+// carried, not computed with.
+constexpr GgmlTypeLayout kOtherLayouts[] = {
+    {24, "I8", 1, 1}, {25, "I16", 1, 2}, {26, "I32", 1, 4}, {27, "I64", 1, 8}, {28, "F64", 1, 8},
 };
+
+struct WeightNumber {
+  uint32_t number;  // ggml's
+  DataType type;
+};
+constexpr WeightNumber kWeightNumbers[] = {
+    {0, DataType::kF32},  {1, DataType::kF16},    {30, DataType::kBf16},  {2, DataType::kQ4_0},
+    {3, DataType::kQ4_1}, {6, DataType::kQ5_0},   {7, DataType::kQ5_1},   {8, DataType::kQ8_0},
+    {10, DataType::kQ2K}, {11, DataType::kQ3K},   {12, DataType::kQ4K},   {13, DataType::kQ5K},
+    {14, DataType::kQ6K}, {20, DataType::kIq4Nl}, {23, DataType::kIq4Xs}, {39, DataType::kMxfp4},
+};
+static_assert(std::size(kWeightNumbers) == kDataTypes.size());
+
+// Types that are refused, so that a message can name them; those without a file format of their own
+// any more too.
+struct RefusedType {
+  uint32_t number;
+  const char* name;
+};
+constexpr RefusedType kRefused[] = {
+    {4, "Q4_2"},    {5, "Q4_3"},        {9, "Q8_1"},        {15, "Q8_K"},       {16, "IQ2_XXS"},
+    {17, "IQ2_XS"}, {18, "IQ3_XXS"},    {19, "IQ1_S"},      {21, "IQ3_S"},      {22, "IQ2_S"},
+    {29, "IQ1_M"},  {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},   {33, "Q4_0_8_8"},   {34, "TQ1_0"},
+    {35, "TQ2_0"},  {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"}, {40, "NVFP4"},
+    {41, "Q1_0"},
+};
+
+std::string weight_type_names() {
+  std::string names;
+  for (const WeightNumber& weight : kWeightNumbers)
+    names.append(names.empty() ? "" : ", ").append(to_string(weight.type));
+  return names;
+}
 
 }  // namespace
 
-const GgmlTypeLayout* ggml_type_layout(uint32_t type) {
-  for (const GgmlTypeLayout& layout : kLayouts)
-    if (layout.type == type) return &layout;
-  return nullptr;
+std::optional<GgmlTypeLayout> ggml_type_layout(uint32_t type) {
+  for (const WeightNumber& weight : kWeightNumbers)
+    if (weight.number == type)
+      return GgmlTypeLayout{type, to_string(weight.type),
+                            static_cast<uint32_t>(block_elements(weight.type)),
+                            static_cast<uint32_t>(block_bytes(weight.type))};
+  for (const GgmlTypeLayout& layout : kOtherLayouts)
+    if (layout.type == type) return layout;
+  return std::nullopt;
+}
+
+std::string refuse_ggml_type(uint32_t type) {
+  std::string names = weight_type_names();
+  for (const GgmlTypeLayout& layout : kOtherLayouts) names.append(", ").append(layout.name);
+  for (const RefusedType& refused : kRefused)
+    if (refused.number == type)
+      return fmt::format("type {} ({}) is not supported; supported are {}", refused.name, type,
+                         names);
+  return fmt::format("type {} is not known; supported are {}", type, names);
 }
 
 std::string ggml_type_name(uint32_t type) {
-  const GgmlTypeLayout* layout = ggml_type_layout(type);
-  return layout != nullptr ? layout->name : fmt::format("type {}", type);
+  const std::optional<GgmlTypeLayout> layout = ggml_type_layout(type);
+  return layout.has_value() ? layout->name : fmt::format("type {}", type);
+}
+
+uint32_t ggml_type_number(DataType type) {
+  for (const WeightNumber& weight : kWeightNumbers)
+    if (weight.type == type) return weight.number;
+  TROUPE_CHECK(false, "every weight type has a number");
 }
 
 const char* to_string(GgufType type) {
@@ -171,23 +217,11 @@ GgufValue element_of(const GgufArray& array, uint64_t i) {
 }
 
 Result<DataType> GgufTensor::data_type() const {
-  switch (type) {
-    case 0:
-      return DataType::kF32;
-    case 1:
-      return DataType::kF16;
-    case 2:
-      return DataType::kQ4_0;
-    case 3:
-      return DataType::kQ4_1;
-    case 8:
-      return DataType::kQ8_0;
-    default:
-      break;
-  }
+  for (const WeightNumber& weight : kWeightNumbers)
+    if (weight.number == type) return weight.type;
   return Error{ErrorCode::kInvalidFile,
-               fmt::format("tensor '{}' is {}; supported are F32, F16, Q8_0, Q4_0, Q4_1", name,
-                           ggml_type_name(type))};
+               fmt::format("tensor '{}' is {} ({}); weights may be {}", printable(name),
+                           ggml_type_name(type), type, weight_type_names())};
 }
 
 Result<WeightSource> GgufTensor::weight_source() const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/architectures/llama.h"
+#include "models/finite_weights.h"
 
 namespace troupe {
 
@@ -23,8 +24,6 @@ class Loader {
   Result<LayerWeights> load_layer(uint32_t layer);
   Result<std::vector<float>> vector(const std::string& name, uint64_t length);
   Result<std::unique_ptr<Weights>> matrix(const std::string& name, uint64_t rows, uint64_t columns);
-  // The pages were read; they can come again from the file if another stage wants them.
-  void give_back(const GgufTensor& tensor) const;
 
   const GgufFile& file_;
   const ModelConfig& config_;
@@ -75,10 +74,13 @@ Result<LayerWeights> Loader::load_layer(uint32_t layer) {
 
 Result<std::vector<float>> Loader::vector(const std::string& name, uint64_t length) {
   TROUPE_TRY(const GgufTensor* found, find_tensor(file_, {name, 1, 1, length}));
+  const WeightSource source{DataType::kF32, 1, static_cast<size_t>(length), found->bytes};
+  if (const auto finite = check_finite_weights(source); !finite.ok())
+    return with_context(finite.error(), fmt::format("tensor '{}'", name));
   std::vector<float> values(length);
   std::memcpy(values.data(), found->bytes.data(), length * sizeof(float));
   bytes_ += length * sizeof(float);
-  give_back(*found);
+  file_.dont_need(*found);
   return values;
 }
 
@@ -86,18 +88,13 @@ Result<std::unique_ptr<Weights>> Loader::matrix(const std::string& name, uint64_
                                                 uint64_t columns) {
   TROUPE_TRY(const GgufTensor* found, find_tensor(file_, {name, 2, rows, columns}));
   TROUPE_TRY(const WeightSource source, found->weight_source());
+  if (const auto finite = check_finite_weights(source); !finite.ok())
+    return with_context(finite.error(), fmt::format("tensor '{}'", name));
   auto packed = operators_.pack(source);
-  if (!packed.ok()) return with_context(packed.error(), fmt::format("tensor {}", name));
+  if (!packed.ok()) return with_context(packed.error(), fmt::format("tensor '{}'", name));
   bytes_ += packed.value()->memory_bytes();
-  give_back(*found);
+  file_.dont_need(*found);
   return packed;
-}
-
-void Loader::give_back(const GgufTensor& tensor) const {
-  const MappedFile* mapping = file_.mapping();
-  if (mapping == nullptr) return;
-  mapping->dont_need(static_cast<size_t>(tensor.bytes.data() - file_.bytes().data()),
-                     tensor.bytes.size());
 }
 
 }  // namespace

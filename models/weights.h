@@ -38,7 +38,8 @@ struct StagePart {
 };
 
 // `config` is the file's own (read_model_config, which refuses tensors that have no place in the
-// model). Errors: kInvalidFile (a tensor is missing, or has another shape or type),
+// model). Errors: kInvalidFile (a tensor is missing, has another shape or type, or holds NaN or
+// infinity),
 // kInvalidArgument (an empty range, or one beyond the model), and those of Operators::pack.
 Result<StageWeights> load_stage_weights(const GgufFile& file, const ModelConfig& config,
                                         const StagePart& part, Operators& operators);

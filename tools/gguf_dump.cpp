@@ -70,7 +70,7 @@ void print_for_people(const GgufFile& file) {
   constexpr uint64_t kElements = 8;
   constexpr size_t kLine = 160;
   fmt::print("GGUF version {}, {} metadata keys, {} tensors, {} bytes, content {}\n\n",
-             file.version(), file.entries().size(), file.tensors().size(), file.bytes().size(),
+             file.version(), file.entries().size(), file.tensors().size(), file.total_bytes(),
              file.content_id());
   for (const GgufEntry& entry : file.entries()) {
     const GgufValue& value = entry.value;
@@ -100,11 +100,12 @@ void print_json(const GgufFile& file) {
         {{"name", std::string(tensor.name)},
          {"type", ggml_type_name(tensor.type)},
          {"shape", std::vector<uint64_t>(tensor.shape.begin(), tensor.shape.begin() + tensor.rank)},
-         {"offset", tensor.bytes.data() - file.bytes().data()},
+         {"offset", tensor.bytes.data() - file.part_bytes(tensor.part).data()},
+         {"part", tensor.part},
          {"bytes", tensor.bytes.size()}});
-  const Json all = {{"version", file.version()},    {"alignment", file.alignment()},
-                    {"bytes", file.bytes().size()}, {"content", file.content_id()},
-                    {"metadata", metadata},         {"tensors", tensors}};
+  const Json all = {{"version", file.version()},   {"alignment", file.alignment()},
+                    {"bytes", file.total_bytes()}, {"content", file.content_id()},
+                    {"metadata", metadata},        {"tensors", tensors}};
   fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 

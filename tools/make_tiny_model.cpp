@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cctype>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -11,11 +12,12 @@
 
 int main(int argc, char** argv) {
   using troupe::DataType;
-  const std::map<std::string, DataType> types = {{"f32", DataType::kF32},
-                                                 {"f16", DataType::kF16},
-                                                 {"q8_0", DataType::kQ8_0},
-                                                 {"q4_0", DataType::kQ4_0},
-                                                 {"q4_1", DataType::kQ4_1}};
+  std::map<std::string, DataType> types;  // by lower-case name
+  for (const DataType type : troupe::kDataTypes) {
+    std::string name = troupe::to_string(type);
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    types[name] = type;
+  }
   troupe::test::TinyModelOptions options;
   std::string type = "q4_1", path;
   CLI::App app(
@@ -27,7 +29,7 @@ int main(int argc, char** argv) {
   app.add_option("--ffn", options.ffn, "Width of the feed-forward part")->capture_default_str();
   app.add_option("--context", options.context, "Positions")->capture_default_str();
   app.add_option("--vocabulary", options.vocabulary, "At least so many tokens (0: what there is)");
-  app.add_option("--type", type, "f32, f16, q8_0, q4_0 or q4_1")
+  app.add_option("--type", type, "Type of the matrices")
       ->capture_default_str()
       ->check(CLI::IsMember(types));
   app.add_flag("--tied-head", options.tied_head, "Use the token embedding as the head");

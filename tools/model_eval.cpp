@@ -229,7 +229,7 @@ Result<Json> speed(const Model& model, const Arguments& arguments) {
               {"repeats", arguments.repeats},
               {"prefill_tokens_per_second", median(prefill)},
               {"decode_tokens_per_second", median(decode)},
-              {"file_bytes", model.file.bytes().size()},
+              {"file_bytes", model.file.total_bytes()},
               {"weight_bytes", memory.weight_bytes},
               {"kv_bytes", memory.kv_bytes},
               {"scratch_bytes", memory.scratch_bytes},

@@ -16,11 +16,13 @@ class Activations {
       q_.resize(count * kQuantBlock);
       d_.resize(count);
       d_sum_.resize(count);
+      d_half_sums_.resize(2 * count);
       sum_.resize(count);
     }
     rows_ = {.q = q_.data(),
              .d = d_.data(),
              .d_sum = d_sum_.data(),
+             .d_half_sums = d_half_sums_.data(),
              .sum = sum_.data(),
              .blocks = blocks};
   }
@@ -30,6 +32,7 @@ class Activations {
   std::vector<int8_t> q_;
   std::vector<float> d_;
   std::vector<float> d_sum_;
+  std::vector<float> d_half_sums_;
   std::vector<int32_t> sum_;
   avx2::QuantisedRows rows_;
 };

@@ -5,7 +5,8 @@
 //
 // Weights are packed in panels of 16 rows (the last one padded with zeros), so that lanes are
 // output rows and k ascends, which is the order of numerics rule N2: no sum ever crosses lanes.
-//   F32, F16      [k][16 rows]
+//   F32, F16, BF16  [k][16 rows]
+//   formats with a decoder: panel_layout.h
 //   quantised     [block of 32 k] of:
 //                 scale    16 halves;   Q4_1 then 16 minimums
 //                 Q8_0:    [2 halves of the panel][8 quads][8 rows][4 k]         quad i: k 4i to
@@ -32,8 +33,9 @@ inline constexpr size_t kQ4_1PanelBlock = 64 + 2 * 128;
 struct QuantisedRows {
   int8_t* q = nullptr;
   float* d = nullptr;
-  float* d_sum = nullptr;  // d · float(Σ q)
-  int32_t* sum = nullptr;  // Σ q
+  float* d_sum = nullptr;        // d · float(Σ q)
+  float* d_half_sums = nullptr;  // [2 a block] the same of each 16
+  int32_t* sum = nullptr;        // Σ q
   size_t blocks = 0;
 };
 void quantise_row(const float* x, size_t row, const QuantisedRows& rows);
@@ -53,11 +55,33 @@ void matmul_q4_0(const std::byte* panels, size_t first, size_t last, const Quant
                  const ProductRows& out);
 void matmul_q4_1(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
                  const ProductRows& out);
+void matmul_q5_0(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_q5_1(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_q2_k(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_q3_k(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_q4_k(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_q5_k(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_q6_k(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                 const ProductRows& out);
+void matmul_iq4_nl(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                   const ProductRows& out);
+void matmul_iq4_xs(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                   const ProductRows& out);
+void matmul_mxfp4(const std::byte* panels, size_t first, size_t last, const QuantisedRows& x,
+                  const ProductRows& out);
 // x [rows][k]
 void matmul_f32(const std::byte* panels, size_t first, size_t last, const float* x, size_t k,
                 const ProductRows& out);
 void matmul_f16(const std::byte* panels, size_t first, size_t last, const float* x, size_t k,
                 const ProductRows& out);
+void matmul_bf16(const std::byte* panels, size_t first, size_t last, const float* x, size_t k,
+                 const ProductRows& out);
 
 // One row each; shapes as in kernels/ops.h.
 void rms_norm_row(float* y, const float* x, const float* weight, size_t columns, float epsilon);

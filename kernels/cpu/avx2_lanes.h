@@ -11,6 +11,10 @@ namespace troupe::avx2 {
 
 #define TROUPE_AVX2 [[gnu::always_inline]] static inline
 
+struct Bf16 {
+  uint16_t upper;  // half of a float
+};
+
 struct F32x8 {
   __m256 v;
   TROUPE_AVX2 F32x8 set(float x) { return {_mm256_set1_ps(x)}; }
@@ -18,6 +22,11 @@ struct F32x8 {
   TROUPE_AVX2 F32x8 load(const float* p) { return {_mm256_loadu_ps(p)}; }
   TROUPE_AVX2 F32x8 load(const uint16_t* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
+  TROUPE_AVX2 F32x8 load(const Bf16* p) {
+    const __m256i wide =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))};
   }
 };
 

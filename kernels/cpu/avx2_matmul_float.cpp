@@ -1,6 +1,6 @@
-// F32 and F16 weights: lanes are output rows, one fma a k. A tile is kPanels panels of 16 rows
-// times kColumns rows of x: 6 columns fill the registers with 12 sums; a single row takes 4 panels
-// at once, so that 8 sums hide the latency of fma.
+// F32, F16 and BF16 weights: lanes are output rows, one fma a k. A tile is kPanels panels of 16
+// rows times kColumns rows of x: 6 columns fill the registers with 12 sums; a single row takes 4
+// panels at once, so that 8 sums hide the latency of fma.
 #include "kernels/cpu/avx2_panel.h"
 
 namespace troupe::avx2 {
@@ -97,6 +97,11 @@ void matmul_f32(const std::byte* panels, size_t first, size_t last, const float*
 void matmul_f16(const std::byte* panels, size_t first, size_t last, const float* x, size_t k,
                 const ProductRows& out) {
   float_panels(reinterpret_cast<const uint16_t*>(panels), first, last, x, k, out);
+}
+
+void matmul_bf16(const std::byte* panels, size_t first, size_t last, const float* x, size_t k,
+                 const ProductRows& out) {
+  float_panels(reinterpret_cast<const Bf16*>(panels), first, last, x, k, out);
 }
 
 }  // namespace troupe::avx2

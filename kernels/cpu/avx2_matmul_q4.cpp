@@ -13,9 +13,8 @@ TROUPE_AVX2 F32x8 to_float(__m256i sum) {
 }
 
 template <bool kMinimum>
-struct Q4 {
+struct Q4 : FlatPanel<(kMinimum ? 64 : 32) + 256> {
   static constexpr size_t kScaleBytes = kMinimum ? 64 : 32;
-  static constexpr size_t kBlockBytes = kScaleBytes + 256;
 
   template <size_t kColumns>
   TROUPE_AVX2 void products(const std::byte* quads, const int8_t* x, size_t row_bytes,
@@ -39,8 +38,9 @@ struct Q4 {
   }
 
   template <size_t kColumns>
-  TROUPE_AVX2 void block(const std::byte* w, const QuantisedRows& x, size_t row, size_t b,
+  TROUPE_AVX2 void block(const std::byte* panel, const QuantisedRows& x, size_t row, size_t b,
                          F32x8 (&acc)[2][kColumns]) {
+    const std::byte* w = panel + Q4::block_at(b);
     __m256i pairs[2][kColumns];
     products(w + kScaleBytes, x.q + (row * x.blocks + b) * 32, x.blocks * 32, pairs);
     const __m256i ones = _mm256_set1_epi16(1);

@@ -7,9 +7,7 @@ namespace troupe::avx2 {
 
 namespace {
 
-struct Q8 {
-  static constexpr size_t kBlockBytes = kQ8_0PanelBlock;
-
+struct Q8 : FlatPanel<kQ8_0PanelBlock> {
   template <size_t kColumns>
   TROUPE_AVX2 void products(const std::byte* quads, const int8_t* x, size_t row_bytes,
                             __m256i (&sums)[2][kColumns]) {
@@ -29,8 +27,9 @@ struct Q8 {
   }
 
   template <size_t kColumns>
-  TROUPE_AVX2 void block(const std::byte* w, const QuantisedRows& x, size_t row, size_t b,
+  TROUPE_AVX2 void block(const std::byte* panel, const QuantisedRows& x, size_t row, size_t b,
                          F32x8 (&acc)[2][kColumns]) {
+    const std::byte* w = panel + block_at(b);
     __m256i sums[2][kColumns];
     products(w + 32, x.q + (row * x.blocks + b) * 32, x.blocks * 32, sums);
     for (size_t half = 0; half < 2; ++half) {

@@ -58,8 +58,16 @@ TROUPE_AVX2 void fetch_ahead(const std::byte* p, size_t bytes) {
   for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T0);
 }
 
-// Format: a type with kBlockBytes and block<kColumns>(panel block, x, row, block index, F32x8
-// acc[2][kColumns]).
+// Panels that are nothing but blocks, one after another.
+template <size_t kBytes>
+struct FlatPanel {
+  static constexpr size_t kBlockBytes = kBytes;
+  static constexpr size_t block_at(size_t b) { return b * kBytes; }
+  static constexpr size_t panel_bytes(size_t blocks) { return blocks * kBytes; }
+};
+
+// Format: a type with kBlockBytes, block_at(b) and panel_bytes(blocks), offsets as in FlatPanel,
+// and block<kColumns>(panel, x, row, block index, F32x8 acc[2][kColumns]).
 // `ahead`: what to fetch meanwhile, as much as the panel is long, or null. A panel that several
 // tiles read is in L1 after the first, and the hardware's prefetcher stops there: without this 8
 // rows ran at 80 GMAC/s where 4 rows ran at 100. So the last tile fetches the next panel.
@@ -68,14 +76,13 @@ template <class Format, size_t kColumns>
                                                   size_t n0, const QuantisedRows& x, size_t row,
                                                   const ProductRows& out) {
   F32x8 sums[2][kColumns][kSlices];
-  const std::byte* at = panel;
   for (size_t s = 0; s < kSlices; ++s) {
     F32x8 acc[2][kColumns];
     for (size_t c = 0; c < kColumns; ++c) acc[0][c] = acc[1][c] = F32x8::zero();
     const size_t end = slice_begin(s + 1, x.blocks);
-    for (size_t b = slice_begin(s, x.blocks); b < end; ++b, at += Format::kBlockBytes) {
-      if (ahead != nullptr) fetch_ahead(ahead + (at - panel), Format::kBlockBytes);
-      Format::template block<kColumns>(at, x, row, b, acc);
+    for (size_t b = slice_begin(s, x.blocks); b < end; ++b) {
+      if (ahead != nullptr) fetch_ahead(ahead + Format::block_at(b), Format::kBlockBytes);
+      Format::template block<kColumns>(panel, x, row, b, acc);
     }
     for (size_t c = 0; c < kColumns; ++c) {
       sums[0][c][s] = acc[0][c];
@@ -91,12 +98,12 @@ template <class Format>
                                                     size_t last, const QuantisedRows& x,
                                                     const ProductRows& out) {
   for (size_t p = first; p < last; ++p) {
-    const std::byte* panel = panels + p * x.blocks * Format::kBlockBytes;
+    const std::byte* panel = panels + p * Format::panel_bytes(x.blocks);
     const size_t n0 = p * kPanelRows;
     for (TileSplit tile(out.rows, 4); tile.size > 0; tile.next()) {
       const std::byte* ahead = nullptr;
       if (tile.last() && p + 1 < last)
-        ahead = panel + (tile.row > 0 ? x.blocks * Format::kBlockBytes : kFetchDistance);
+        ahead = panel + (tile.row > 0 ? Format::panel_bytes(x.blocks) : kFetchDistance);
       switch (tile.size) {
         case 4:
           quantised_tile<Format, 4>(panel, ahead, n0, x, tile.row, out);

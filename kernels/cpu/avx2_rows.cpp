@@ -29,19 +29,19 @@ TROUPE_AVX2 int32_t total(__m256i eight) {
 
 constexpr int32_t kInfinityBits = 0x7F800000;
 
-// One block: q and Σ q for a finite, not vanishing inverse scale.
-TROUPE_AVX2 int32_t quantise_block(const __m256 (&x)[4], float inverse, int8_t* q) {
+// One block: q and Σ q of each 16 for a finite, not vanishing inverse scale.
+TROUPE_AVX2 void quantise_block(const __m256 (&x)[4], float inverse, int8_t* q,
+                                int32_t (&sums)[2]) {
   const __m256 factor = _mm256_set1_ps(inverse);
   __m256i whole[4];
   for (int i = 0; i < 4; ++i) whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(x[i], factor));
-  const __m256i sum =
-      _mm256_add_epi32(_mm256_add_epi32(whole[0], whole[1]), _mm256_add_epi32(whole[2], whole[3]));
+  sums[0] = total(_mm256_add_epi32(whole[0], whole[1]));
+  sums[1] = total(_mm256_add_epi32(whole[2], whole[3]));
   const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
                                            _mm256_packs_epi32(whole[2], whole[3]));
   // The packs work within halves: put their eight groups of four back in order.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), _mm256_permutevar8x32_epi32(bytes, order));
-  return total(sum);
 }
 
 TROUPE_AVX2 F32x8 swiglu_lane(F32x8 gate, F32x8 up) {
@@ -62,17 +62,19 @@ void quantise_row(const float* x, size_t row, const QuantisedRows& rows) {
     __builtin_memcpy(&amax, &bits, sizeof(amax));
     const float inverse = 127.0F / amax;
     float d = 0;
-    int32_t sum = 0;
+    int32_t sums[2] = {0, 0};
     if (bits < kInfinityBits && inverse <= __FLT_MAX__) {
       d = amax / 127.0F;
-      sum = quantise_block(parts, inverse, q);
+      quantise_block(parts, inverse, q, sums);
     } else {
       if (bits >= kInfinityBits) d = __builtin_nanf("");
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), _mm256_setzero_si256());
     }
     rows.d[at] = d;
-    rows.sum[at] = sum;
-    rows.d_sum[at] = d * static_cast<float>(sum);
+    rows.sum[at] = sums[0] + sums[1];
+    rows.d_sum[at] = d * static_cast<float>(sums[0] + sums[1]);
+    for (size_t half = 0; half < 2; ++half)
+      rows.d_half_sums[2 * at + half] = d * static_cast<float>(sums[half]);
   }
 }
 

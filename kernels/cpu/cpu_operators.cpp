@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/checks.h"
 #include "kernels/cpu/activations.h"
 #include "kernels/cpu/attention_plan.h"
@@ -103,6 +104,45 @@ void CpuOperators::rms_norm(TensorView<float> y, TensorView<const float> x,
   });
 }
 
+using QuantisedKernel = decltype(&avx2::matmul_q8_0);
+
+QuantisedKernel quantised_kernel(DataType type) {
+  switch (type) {
+    case DataType::kQ8_0:
+      return avx2::matmul_q8_0;
+    case DataType::kQ4_0:
+      return avx2::matmul_q4_0;
+    case DataType::kQ4_1:
+      return avx2::matmul_q4_1;
+    case DataType::kQ5_0:
+      return avx2::matmul_q5_0;
+    case DataType::kQ5_1:
+      return avx2::matmul_q5_1;
+    case DataType::kQ2K:
+      return avx2::matmul_q2_k;
+    case DataType::kQ3K:
+      return avx2::matmul_q3_k;
+    case DataType::kQ4K:
+      return avx2::matmul_q4_k;
+    case DataType::kQ5K:
+      return avx2::matmul_q5_k;
+    case DataType::kQ6K:
+      return avx2::matmul_q6_k;
+    case DataType::kIq4Nl:
+      return avx2::matmul_iq4_nl;
+    case DataType::kIq4Xs:
+      return avx2::matmul_iq4_xs;
+    case DataType::kMxfp4:
+      return avx2::matmul_mxfp4;
+    case DataType::kF32:
+    case DataType::kF16:
+    case DataType::kBf16:
+      break;
+  }
+  TROUPE_CHECK(false, "weights of a known, quantised type were packed");
+  return nullptr;
+}
+
 // Panels [first, last) of one product.
 void CpuOperators::multiply(const MatmulOutput& output, size_t first, size_t last,
                             TensorView<const float> x) {
@@ -116,12 +156,10 @@ void CpuOperators::multiply(const MatmulOutput& output, size_t first, size_t las
       return avx2::matmul_f32(panels, first, last, x.data, x.columns, out);
     case DataType::kF16:
       return avx2::matmul_f16(panels, first, last, x.data, x.columns, out);
-    case DataType::kQ8_0:
-      return avx2::matmul_q8_0(panels, first, last, xq, out);
-    case DataType::kQ4_0:
-      return avx2::matmul_q4_0(panels, first, last, xq, out);
-    case DataType::kQ4_1:
-      return avx2::matmul_q4_1(panels, first, last, xq, out);
+    case DataType::kBf16:
+      return avx2::matmul_bf16(panels, first, last, x.data, x.columns, out);
+    default:
+      return quantised_kernel(weights.type())(panels, first, last, xq, out);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/avx2_kernels.h"
+#include "kernels/cpu/pack_decoded.h"
 #include "kernels/quant_blocks.h"
 #include "kernels/scalar_lane.h"
 
@@ -36,6 +37,13 @@ BlockLayout layout_of(DataType type) {
 
 bool is_float(DataType type) {
   return block_elements(type) == 1;
+}
+
+size_t panel_bytes(DataType type, size_t columns) {
+  if (is_float(type)) return columns * kPanelRows * block_bytes(type);
+  const size_t blocks = columns / kQuantBlock;
+  return has_decoder(type) ? panel_layout(type).panel_bytes(blocks)
+                           : blocks * layout_of(type).bytes;
 }
 
 void pack_float_panel(std::byte* to, const WeightSource& source, size_t panel) {
@@ -109,9 +117,7 @@ Result<std::unique_ptr<PackedWeights>> PackedWeights::allocate(const WeightSourc
   weights->type_ = source.type;
   weights->rows_ = source.rows;
   weights->columns_ = source.columns;
-  weights->panel_bytes_ = is_float(source.type)
-                              ? source.columns * kPanelRows * block_bytes(source.type)
-                              : source.columns / kQuantBlock * layout_of(source.type).bytes;
+  weights->panel_bytes_ = panel_bytes(source.type, source.columns);
   TROUPE_TRY(weights->memory_, arena.allocate(weights->memory_bytes()));
   return weights;
 }
@@ -121,6 +127,8 @@ void PackedWeights::fill(const WeightSource& source, size_t first, size_t last) 
     std::byte* to = memory_.get() + panel * panel_bytes_;
     if (is_float(type_))
       pack_float_panel(to, source, panel);
+    else if (has_decoder(type_))
+      pack_decoded_panel(to, source, panel);
     else
       pack_quantised_panel(to, source, panel);
   }
@@ -137,6 +145,16 @@ void PackedWeights::read_row(size_t r, std::span<float> y) const {
   } else if (type_ == DataType::kF16) {
     for (size_t k = 0; k < columns_; ++k)
       y[k] = canonical(half_at(panel + (k * kPanelRows + i) * sizeof(uint16_t)));
+  } else if (type_ == DataType::kBf16) {
+    for (size_t k = 0; k < columns_; ++k) {
+      uint16_t upper;
+      std::memcpy(&upper, panel + (k * kPanelRows + i) * sizeof(upper), sizeof(upper));
+      y[k] = canonical(bf16_to_float(upper));
+    }
+  } else if (has_decoder(type_)) {
+    for (size_t b = 0; b < columns_ / kQuantBlock; ++b)
+      dequantise(read_packed_block(type_, panel, i, b), minimums_of(type_),
+                 y.data() + b * kQuantBlock);
   } else {
     const size_t bytes = layout_of(type_).bytes;
     for (size_t b = 0; b < columns_ / kQuantBlock; ++b)

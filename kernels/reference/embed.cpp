@@ -1,9 +1,10 @@
 // Weights as they are, and rows of a table as floats: Q8_0 q·d, Q4_0 (q-8)·d, Q4_1 q·d + m, each
-// step rounded.
+// step rounded; the other formats as quant_decode.h says.
 #include <cstring>
 
 #include "kernels/checks.h"
 #include "kernels/quant_blocks.h"
+#include "kernels/quant_decode.h"
 #include "kernels/reference/reference_operators.h"
 #include "kernels/scalar_lane.h"
 
@@ -28,6 +29,18 @@ float value_of(const BlockQ4_0& w, size_t i) {
 }
 float value_of(const BlockQ4_1& w, size_t i) {
   return static_cast<float>(nibble(w.q, i)) * half_to_float(w.d) + half_to_float(w.m);
+}
+
+struct Bf16 {
+  uint16_t upper;
+};
+float value_of(Bf16 w, size_t) {
+  return bf16_to_float(w.upper);
+}
+
+void read_decoded_row(float* y, DataType type, const std::byte* row, size_t columns) {
+  for (size_t b = 0; b < columns / kQuantBlock; ++b)
+    dequantise(decode_block(type, row, b), minimums_of(type), y + b * kQuantBlock);
 }
 
 template <class Block>
@@ -68,6 +81,12 @@ void ReferenceOperators::embed(TensorView<float> y, std::span<const uint32_t> to
         break;
       case DataType::kQ4_1:
         read_row<BlockQ4_1>(to, from, y.columns, kQuantBlock);
+        break;
+      case DataType::kBf16:
+        read_row<Bf16>(to, from, y.columns, 1);
+        break;
+      default:
+        read_decoded_row(to, weights.type(), from, y.columns);
         break;
     }
   }

@@ -2,7 +2,8 @@
 // figure is 10^9 products (one weight times one value of one row) a second; each shape is measured
 // on as many matrices as the model has layers' worth of memory for, so that weights come from where
 // they would in the model.
-//   bench_kernels [--threads 1,2] [--kernels auto] [--seconds 0.2]
+// A matrix of a type with super-blocks has its k rounded up to whole ones.
+//   bench_kernels [--threads 1,2] [--kernels auto] [--seconds 0.2] [--types Q4_1,Q5_0 | all]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +27,8 @@ struct Settings {
   std::vector<size_t> threads{1, 2};
   KernelChoice kernels = KernelChoice::kAuto;
   double seconds = 0.2;
+  std::vector<DataType> types{DataType::kQ4_1, DataType::kQ4_0, DataType::kQ8_0, DataType::kF16,
+                              DataType::kQ4K,  DataType::kQ5K,  DataType::kQ6K};
 };
 
 struct Shape {
@@ -67,8 +70,9 @@ std::vector<std::unique_ptr<Weights>> weights_of(Operators& operators, DataType 
 
 void bench_matmul(Operators& operators, const Settings& settings, bool& first) {
   constexpr Shape kShapes[] = {{576, 576}, {1536, 576}, {576, 1536}, {49152, 576}};
-  for (const DataType type : {DataType::kQ4_1, DataType::kQ4_0, DataType::kQ8_0, DataType::kF16})
-    for (const Shape& shape : kShapes) {
+  for (const DataType type : settings.types)
+    for (Shape shape : kShapes) {
+      shape.k = test::whole_blocks(type, shape.k);
       const auto weights = weights_of(operators, type, shape);
       for (const size_t rows : {1U, 4U, 8U, 64U}) {
         Inputs inputs(2);
@@ -223,6 +227,12 @@ Settings parse(int count, char** arguments) {
       settings.seconds = std::max(0.001, std::strtod(arguments[i + 1], nullptr));
     } else if (name == "--kernels" && parse_kernel_choice(value).ok()) {
       settings.kernels = parse_kernel_choice(value).value();
+    } else if (name == "--types") {
+      const std::string list = "," + std::string(value) + ",";
+      settings.types.clear();
+      for (const DataType type : kDataTypes)
+        if (value == "all" || list.find("," + std::string(to_string(type)) + ",") != list.npos)
+          settings.types.push_back(type);
     } else if (name == "--threads") {
       settings.threads.clear();
       for (const char* at = arguments[i + 1]; *at != '\0';) {
@@ -231,7 +241,8 @@ Settings parse(int count, char** arguments) {
         at = *end == ',' ? end + 1 : "";
       }
     } else {
-      fmt::print(stderr, "unknown: {} {}; allowed are --threads, --kernels and --seconds\n", name,
+      fmt::print(stderr,
+                 "unknown: {} {}; allowed are --threads, --kernels, --types and --seconds\n", name,
                  value);
       std::exit(2);
     }

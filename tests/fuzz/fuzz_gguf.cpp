@@ -1,9 +1,11 @@
 // No bytes make the readers of a model file crash, hang or take memory that the file does not have;
 // and what they accept can be used: every tensor's bytes lie in the file, every token has a text.
+#include <array>
 #include <string>
 
 #include "models/architecture.h"
 #include "models/chat_template.h"
+#include "models/finite_weights.h"
 #include "models/gguf.h"
 #include "models/tokenizer.h"
 #include "tests/fuzz/mutation_driver.h"
@@ -39,6 +41,8 @@ void use_tensors(const GgufFile& file) {
     const Result<WeightSource> source = tensor.weight_source();
     if (!source.ok()) continue;
     const WeightSource& weights = source.value();
+    const Result<void> finite = check_finite_weights(weights);
+    if (!finite.ok()) require(!finite.error().message.empty(), "an error says something");
     require(weights.rows * (weights.columns / block_elements(weights.type)) *
                     block_bytes(weights.type) ==
                 weights.bytes.size(),
@@ -65,10 +69,42 @@ void use_tokenizer(const GgufFile& file) {
     require(token < tokenizer.value().vocabulary(), "a token is in the vocabulary");
 }
 
+// A part of a model in two parts, with a tensor.
+std::vector<std::byte> part_of_two(uint32_t number, const char* tensor) {
+  test::GgufWriter writer;
+  writer.add_u32("split.no", number);
+  writer.add_u32("split.count", 2);
+  writer.add_u32("split.tensors.count", 2);
+  writer.add_floats(tensor, 0, 32, DataType::kQ5_0, std::vector<float>(32, 1.0F));
+  return writer.bytes();
+}
+
+void use_as_a_part(ByteSpan input) {
+  static const std::vector<std::byte> first = part_of_two(0, "a"), second = part_of_two(1, "b");
+  for (const std::array<ByteSpan, 2>& parts :
+       {std::array<ByteSpan, 2>{input, second}, std::array<ByteSpan, 2>{first, input}}) {
+    const Result<GgufFile> file = GgufFile::parse_parts(parts);
+    if (!file.ok()) {
+      check_error(file.error());
+      continue;
+    }
+    require(file.value().parts() == 2, "two parts are one model");
+    for (const GgufTensor& tensor : file.value().tensors()) {
+      const ByteSpan part = file.value().part_bytes(tensor.part);
+      require(tensor.bytes.data() >= part.data() &&
+                  tensor.bytes.data() + tensor.bytes.size() <= part.data() + part.size(),
+              "a tensor lies in its part");
+      require(file.value().find(tensor.name) == &tensor, "a name finds its tensor");
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const Result<GgufFile> file = GgufFile::parse({reinterpret_cast<const std::byte*>(data), size});
+  const ByteSpan input{reinterpret_cast<const std::byte*>(data), size};
+  use_as_a_part(input);
+  const Result<GgufFile> file = GgufFile::parse(input);
   if (!file.ok()) {
     check_error(file.error());
     return 0;
@@ -85,20 +121,30 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 #ifndef TROUPE_LIBFUZZER
 int main(int argc, char** argv) {
-  const auto bytes_of = [](const test::TinyModelOptions& options) {
-    const std::vector<std::byte> bytes = test::make_tiny_model(options).value().bytes();
+  const auto input_of = [](const std::vector<std::byte>& bytes) {
     const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
     return fuzz::Input(first, first + bytes.size());
+  };
+  const auto bytes_of = [&](const test::TinyModelOptions& options) {
+    return input_of(test::make_tiny_model(options).value().bytes());
   };
   test::TinyModelOptions options{
       .layers = 1, .hidden = 32, .heads = 2, .kv_heads = 1, .ffn = 32, .context = 16};
   const fuzz::Input quantised = bytes_of(options);
+  std::vector<fuzz::Input> starts{quantised, input_of(part_of_two(0, "a")),
+                                  input_of(part_of_two(1, "b"))};
   options.type = DataType::kF16;
   options.tied_head = true;
+  starts.push_back(bytes_of(options));
+  // A tensor of each type; a model of each would be mostly weights.
+  test::GgufWriter all_types;
+  for (const DataType type : kDataTypes)
+    all_types.add_floats(to_string(type), 2, 256, type, std::vector<float>(512, 0.5F));
+  starts.push_back(input_of(all_types.bytes()));
   // The header ends where the first tensor lies; in the weights a change means nothing to the
   // readers.
   const GgufFile file = GgufFile::parse(std::as_bytes(std::span(quantised))).value();
   const auto header = static_cast<size_t>(file.tensors()[0].bytes.data() - file.bytes().data());
-  return fuzz::run(argc, argv, {quantised, bytes_of(options)}, header);
+  return fuzz::run(argc, argv, starts, header);
 }
 #endif

@@ -17,6 +17,58 @@
 
 namespace troupe::test {
 
+// Where the half precision numbers of a block lie.
+inline std::vector<size_t> half_places(DataType type) {
+  switch (type) {
+    case DataType::kF32:
+    case DataType::kBf16:
+    case DataType::kMxfp4:
+      return {};
+    case DataType::kQ4_1:
+    case DataType::kQ5_1:
+    case DataType::kQ4K:
+    case DataType::kQ5K:
+      return {0, 2};
+    case DataType::kQ2K:
+      return {80, 82};
+    case DataType::kQ3K:
+      return {108};
+    case DataType::kQ6K:
+      return {208};
+    default:
+      return {0};
+  }
+}
+
+// Whether a byte of a block holds whole-number scales.
+inline bool is_scale_byte(DataType type, size_t byte) {
+  switch (type) {
+    case DataType::kQ2K:
+      return byte < 16;
+    case DataType::kQ3K:
+      return byte >= 96 && byte < 108;
+    case DataType::kQ4K:
+    case DataType::kQ5K:
+      return byte >= 4 && byte < 16;
+    case DataType::kQ6K:
+      return byte >= 192 && byte < 208;
+    case DataType::kIq4Xs:
+      return byte >= 2 && byte < 8;
+    default:
+      return false;
+  }
+}
+
+inline bool is_quantised(DataType type) {
+  return block_elements(type) > 1;
+}
+
+// The least length of at least k that is whole blocks.
+inline size_t whole_blocks(DataType type, size_t k) {
+  const size_t elements = block_elements(type);
+  return (k + elements - 1) / elements * elements;
+}
+
 enum class Kind { kTame, kWide, kWild };
 
 class Inputs {
@@ -62,20 +114,23 @@ class Inputs {
     return float_to_half(uniform() * 0.25F);
   }
 
-  // The bytes of a weight [rows][columns] in its file format.
+  // The bytes of a weight [rows][columns] in its file format: random but for factors and floats,
+  // which are of the kind.
   std::vector<std::byte> weight(DataType type, size_t rows, size_t columns, Kind kind) {
     const size_t blocks = rows * columns / block_elements(type), size = block_bytes(type);
     std::vector<std::byte> bytes(blocks * size);
     for (auto& byte : bytes) byte = static_cast<std::byte>(engine_());
-    const size_t halves = type == DataType::kF32 ? 0 : type == DataType::kQ4_1 ? 2 : 1;
     for (size_t b = 0; b < blocks; ++b) {
-      if (type == DataType::kF32) {
-        const float w = value(kind);
-        std::memcpy(bytes.data() + b * size, &w, sizeof(w));
+      std::byte* block = bytes.data() + b * size;
+      if (type == DataType::kF32 || type == DataType::kBf16) {
+        const float w = value(kind);  // BF16 is the upper half of it
+        std::memcpy(block, reinterpret_cast<const std::byte*>(&w) + sizeof(w) - size, size);
       }
-      for (size_t h = 0; h < halves; ++h) {
+      if (type == DataType::kMxfp4 && kind != Kind::kWild)
+        block[0] = static_cast<std::byte>(118 + below(10));
+      for (const size_t place : half_places(type)) {
         const uint16_t scale = half(kind);
-        std::memcpy(bytes.data() + b * size + 2 * h, &scale, sizeof(scale));
+        std::memcpy(block + place, &scale, sizeof(scale));
       }
     }
     return bytes;

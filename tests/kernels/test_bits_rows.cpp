@@ -80,13 +80,12 @@ BOOST_AUTO_TEST_CASE(rope_equals_the_reference) {
 }
 
 BOOST_AUTO_TEST_CASE(embedded_rows_equal_the_reference) {
-  for (const DataType type :
-       {DataType::kF32, DataType::kF16, DataType::kQ8_0, DataType::kQ4_0, DataType::kQ4_1})
+  for (const DataType type : kDataTypes)
     for (const Kind kind : kKinds)
       for (const size_t table : {1U, 16U, 37U})
         compare(std::string("embed ") + to_string(type), [&](Operators& operators) {
           Inputs inputs(table);
-          const size_t columns = 96;
+          const size_t columns = whole_blocks(type, 288);
           const auto weights =
               pack(operators, type, table, columns, inputs.weight(type, table, columns, kind));
           std::vector<uint32_t> tokens(50);

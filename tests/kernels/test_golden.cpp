@@ -13,6 +13,7 @@ BOOST_AUTO_TEST_SUITE(golden)
 BOOST_AUTO_TEST_CASE(the_reference_defines_it) {
   const auto operators = make_operators({.kernels = KernelChoice::kReference}).value();
   BOOST_TEST(to_hex(golden_digest(*operators).value()) == to_hex(kGoldenExact1));
+  BOOST_TEST(to_hex(golden_formats_digest(*operators).value()) == to_hex(kGoldenFormats1));
   BOOST_TEST(check_golden(*operators).ok());
 }
 
@@ -26,6 +27,7 @@ BOOST_AUTO_TEST_CASE(every_backend_here_computes_it_with_any_number_of_threads) 
 
 BOOST_AUTO_TEST_CASE(another_order_of_summation_is_found) {
   const auto operators = make_operators({.test_split_k = true}).value();
+  BOOST_TEST(golden_formats_digest(*operators).value() != kGoldenFormats1);
   const auto checked = check_golden(*operators);
   BOOST_TEST_REQUIRE(!checked.ok());
   BOOST_TEST((checked.error().code == ErrorCode::kUnavailable));

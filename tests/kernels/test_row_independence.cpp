@@ -19,10 +19,10 @@ std::vector<float> rows_of(const std::vector<float>& all, size_t columns, size_t
 BOOST_AUTO_TEST_SUITE(row_independence)
 
 BOOST_AUTO_TEST_CASE(products_of_a_batch_equal_products_of_its_rows) {
-  const size_t rows = 23, outputs = 150, k = 320;
-  for (const DataType type :
-       {DataType::kF32, DataType::kF16, DataType::kQ8_0, DataType::kQ4_0, DataType::kQ4_1})
+  const size_t rows = 23, outputs = 150;
+  for (const DataType type : kDataTypes)
     for (Backend& backend : backends()) {
+      const size_t k = whole_blocks(type, 320);
       Inputs inputs(1);
       const auto weights =
           pack(*backend.operators, type, outputs, k, inputs.weight(type, outputs, k, Kind::kTame));

@@ -7,6 +7,10 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/check.h"
+#include "kernels/quant_decode.h"
+#include "tests/support/quantise_decoded.h"
+
 namespace troupe::test {
 
 namespace {
@@ -29,22 +33,6 @@ void put_text(std::vector<std::byte>& out, std::string_view text) {
 
 uint64_t aligned(uint64_t size) {
   return (size + GgufWriter::kAlignment - 1) / GgufWriter::kAlignment * GgufWriter::kAlignment;
-}
-
-uint32_t ggml_type_of(DataType type) {
-  switch (type) {
-    case DataType::kF32:
-      return 0;
-    case DataType::kF16:
-      return 1;
-    case DataType::kQ4_0:
-      return 2;
-    case DataType::kQ4_1:
-      return 3;
-    case DataType::kQ8_0:
-      return 8;
-  }
-  TROUPE_CHECK(false, "all data types are listed");
 }
 
 constexpr size_t kBlock = 32;
@@ -135,6 +123,14 @@ std::vector<std::byte> quantise(DataType type, std::span<const float> values) {
     for (const float value : values) put(out, half_of(value));
     return out;
   }
+  if (type == DataType::kBf16) {  // the upper half, ties to even
+    for (const float value : values) {
+      const auto bits = std::bit_cast<uint32_t>(value);
+      put(out, static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16));
+    }
+    return out;
+  }
+  if (has_decoder(type)) return quantise_decoded(type, values);
   TROUPE_CHECK(values.size() % kBlock == 0, "quantised values come in blocks of 32");
   for (size_t i = 0; i < values.size(); i += kBlock) {
     const Block block = values.subspan(i).first<kBlock>();
@@ -205,7 +201,7 @@ void GgufWriter::add_floats(std::string_view name, size_t rows, size_t columns, 
   TROUPE_CHECK(values.size() == std::max<size_t>(rows, 1) * columns, "values fill the shape");
   std::vector<uint64_t> shape{columns};
   if (rows != 0) shape.push_back(rows);
-  add_tensor(name, shape, ggml_type_of(type), quantise(type, values));
+  add_tensor(name, shape, ggml_type_number(type), quantise(type, values));
 }
 
 std::vector<std::byte> GgufWriter::bytes() const {

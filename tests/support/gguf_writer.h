@@ -56,8 +56,8 @@ class GgufWriter {
 // Nearest half, ties to even; overflow gives infinity.
 uint16_t half_of(float value);
 float float_of(uint16_t half);
-// `values` in blocks of `type`, as ggml's reference quantisers make them; a multiple of the block
-// length.
+// `values` in blocks of `type`, a multiple of the block length: Q8_0, Q4_0 and Q4_1 as ggml's
+// reference quantisers make them, the others by plain rounding.
 std::vector<std::byte> quantise(DataType type, std::span<const float> values);
 
 }  // namespace troupe::test

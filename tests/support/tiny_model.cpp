@@ -120,10 +120,10 @@ Result<void> check_tiny_options(const TinyModelOptions& options) {
   if (options.heads % options.kv_heads != 0)
     return wrong(
         fmt::format("{} heads are no multiple of {} kv heads", options.heads, options.kv_heads));
-  const bool quantised = options.type != DataType::kF32 && options.type != DataType::kF16;
-  if (quantised && (options.hidden % 32 != 0 || options.ffn % 32 != 0))
-    return wrong(fmt::format("hidden {} and ffn {} must be multiples of 32 for a quantised type",
-                             options.hidden, options.ffn));
+  const size_t block = block_elements(options.type);
+  if (options.hidden % block != 0 || options.ffn % block != 0)
+    return wrong(fmt::format("hidden {} and ffn {} must be multiples of {} for type {}",
+                             options.hidden, options.ffn, block, to_string(options.type)));
   return {};
 }
 

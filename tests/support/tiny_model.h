@@ -20,10 +20,10 @@ namespace troupe::test {
 
 struct TinyModelOptions {
   uint32_t layers = 6;
-  uint32_t hidden = 64;  // a multiple of 32 for the quantised types, and of 2 * heads
+  uint32_t hidden = 64;  // a multiple of the type's block, and of 2 * heads
   uint32_t heads = 4;
   uint32_t kv_heads = 2;  // divides heads
-  uint32_t ffn = 128;     // a multiple of 32 for the quantised types
+  uint32_t ffn = 128;     // a multiple of the type's block
   uint32_t context = 256;
   uint32_t vocabulary =
       0;  // 0: as many tokens as the generated vocabulary has; more: filled up with unused ones

@@ -1,4 +1,5 @@
 // Configurations that are read, and models that are refused because they could not be run exactly.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <functional>
 #include <limits>
@@ -155,6 +156,59 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_of_another_size_is_refused) {
   check_refused(config_of(writer.bytes()).error(), "tokens in tokenizer.ggml.tokens");
   check_refused(config_of(with([](GgufWriter& w) { w.add_u32("llama.vocab_size", 5); })).error(),
                 "llama.vocab_size is 5");
+}
+
+// A key that is missing, or holds a text where a number is needed.
+BOOST_AUTO_TEST_CASE(every_needed_hyper_parameter_is_missed_by_name) {
+  for (const std::string key :
+       {"general.architecture", "llama.block_count", "llama.embedding_length",
+        "llama.feed_forward_length", "llama.context_length", "llama.attention.head_count",
+        "llama.attention.layer_norm_rms_epsilon"}) {
+    BOOST_TEST_CONTEXT(key) {
+      // Under another name of the same length, which no reader knows.
+      Bytes bytes = small_model();
+      std::string other = key;
+      std::replace(other.begin(), other.end(), '.', '_');
+      std::memcpy(bytes.data() + after(bytes, key) - key.size(), other.data(), other.size());
+      const Result<ModelConfig> missing = config_of(bytes);
+      BOOST_REQUIRE(!missing.ok());
+      BOOST_TEST((missing.error().code == ErrorCode::kNotFound));
+      BOOST_TEST(missing.error().message == "metadata '" + key + "' is missing");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(known_keys_of_another_type_are_refused_by_name) {
+  // The value type follows the key; f32 and u32 are of one size.
+  const auto as = [](const char* key, GgufType type) {
+    Bytes bytes = small_model();
+    overwrite(bytes, after(bytes, key), static_cast<uint32_t>(type));
+    return config_of(bytes).error();
+  };
+  for (const char* key : {"llama.block_count", "llama.embedding_length", "llama.context_length",
+                          "llama.feed_forward_length", "llama.attention.head_count",
+                          "llama.rope.dimension_count", "tokenizer.ggml.eos_token_id"})
+    check_refused(as(key, GgufType::kF32),
+                  std::string("'") + key + "': type f32, needed an integer");
+  GgufWriter writer;
+  writer.add_u32("general.architecture", 1);
+  check_refused(config_of(writer.bytes()).error(), "'general.architecture': type u32, needed text");
+}
+
+BOOST_AUTO_TEST_CASE(heads_that_do_not_divide_are_refused) {
+  TinyModelOptions options = small_options();
+  options.heads = 8;
+  options.kv_heads = 4;
+  const Bytes good = make_tiny_model(options).value().bytes();
+  const auto with_heads = [&](uint32_t heads, uint32_t kv_heads) {
+    Bytes bytes = good;
+    set_metadata(bytes, "llama.attention.head_count_kv", kv_heads);
+    // The shorter key is found first, it stands before the longer.
+    set_metadata(bytes, "llama.attention.head_count", heads);
+    return config_of(bytes).error();
+  };
+  check_refused(with_heads(8, 3), "8 heads are no multiple of 3 KV heads");
+  check_refused(with_heads(5, 5), "embedding length 32 is no multiple of 5 heads");
 }
 
 BOOST_AUTO_TEST_CASE(what_would_change_the_computation_is_refused) {

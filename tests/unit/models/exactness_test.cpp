@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 #include <random>
 
+#include "kernels/quant_blocks.h"
 #include "tests/support/pipeline.h"
 #include "tests/support/tiny_model.h"
 
@@ -123,8 +124,10 @@ BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_stages_batch_chunks_threads_kernels_o
 }
 
 BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_kernels_for_any_weight_type) {
-  for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kQ8_0, DataType::kQ4_0}) {
-    const TinyModel other = make_model({.layers = 2, .type = type, .tied_head = true, .seed = 3});
+  for (const DataType type : kDataTypes) {
+    const uint32_t width = block_elements(type) == kSuperBlock ? kSuperBlock : 64;
+    const TinyModel other = make_model(
+        {.layers = 2, .hidden = width, .ffn = width, .type = type, .tied_head = true, .seed = 3});
     std::vector<Generation> first;
     for (const BackendOptions& backend : backends()) {
       Pipeline pipeline = pipeline_of(other.file, {.stages = 2, .backend = backend});

@@ -11,7 +11,10 @@ target_link_libraries(troupe_test_pipeline PUBLIC troupe_models troupe_kernels P
 troupe_test(models_sampler_test SOURCES sampler_test.cpp PRIVATE troupe_models LABELS unit)
 troupe_test(models_kv_cache_test SOURCES kv_cache_test.cpp PRIVATE troupe_models LABELS unit)
 troupe_test(models_kv_kept_test SOURCES kv_kept_test.cpp PRIVATE troupe_models LABELS unit)
+troupe_test(models_finite_weights_test SOURCES finite_weights_test.cpp PRIVATE troupe_tiny_model LABELS unit)
 troupe_test(models_forward_test SOURCES forward_test.cpp PRIVATE troupe_test_pipeline troupe_tiny_model LABELS unit)
+troupe_test(models_gguf_split_test SOURCES gguf_split_test.cpp
+  PRIVATE troupe_test_pipeline troupe_tiny_model LABELS unit)
 troupe_test(models_stage_test SOURCES stage_test.cpp PRIVATE troupe_test_pipeline troupe_tiny_model LABELS unit)
 troupe_test(models_exactness_test SOURCES exactness_test.cpp PRIVATE troupe_test_pipeline troupe_tiny_model LABELS unit)
 troupe_test(models_smollm2_test SOURCES smollm2_test.cpp PRIVATE troupe_test_pipeline LABELS model TIMEOUT 300)

@@ -37,7 +37,13 @@ const std::vector<BadFile>& bad_headers() {
       {"other magic", [](Bytes& b) { b[0] = std::byte{'X'}; }, "a GGUF file with"},
       {"version 1", [](Bytes& b) { overwrite<uint32_t>(b, 4, 1); }, "version 1, supported"},
       {"version 4", [](Bytes& b) { overwrite<uint32_t>(b, 4, 4); }, "version 4, supported"},
-      {"big-endian", [](Bytes& b) { overwrite<uint32_t>(b, 4, 0x03000000); }, "little-endian"},
+      {"big-endian", [](Bytes& b) { overwrite<uint32_t>(b, 4, 0x03000000); },
+       "a big-endian GGUF file"},
+      {"big-endian version 2", [](Bytes& b) { overwrite<uint32_t>(b, 4, 0x02000000); },
+       "a big-endian GGUF file"},
+      {"version 99", [](Bytes& b) { overwrite<uint32_t>(b, 4, 99); }, "version 99, supported"},
+      {"tensor count 2^63", [](Bytes& b) { overwrite<uint64_t>(b, kTensorCountAt, 1ULL << 63); },
+       "limit 65536"},
       {"tensor count over the limit",
        [](Bytes& b) { overwrite<uint64_t>(b, kTensorCountAt, UINT64_MAX); }, "limit 65536"},
       {"tensor count over the file",
@@ -78,6 +84,13 @@ const std::vector<BadFile>& bad_metadata() {
        "bool of value 2"},
       {"text past the end",
        [at](Bytes& b) { overwrite<uint64_t>(b, at(b, "word") + 4, UINT64_MAX - 7); }, "limit"},
+      {"text length 2^63",
+       [at](Bytes& b) { overwrite<uint64_t>(b, at(b, "word") + 4, 1ULL << 63); }, "limit"},
+      {"text one byte past the end",
+       [at](Bytes& b) { overwrite<uint64_t>(b, at(b, "word") + 4, b.size() - at(b, "word") - 11); },
+       "ends at byte"},
+      {"array count 2^63",
+       [at](Bytes& b) { overwrite<uint64_t>(b, at(b, "list") + 8, 1ULL << 63); }, "array of"},
       {"array count 2^64 - 1",
        [at](Bytes& b) { overwrite<uint64_t>(b, at(b, "list") + 8, UINT64_MAX); },
        "array of 18446744073709551615 i32"},
@@ -95,6 +108,8 @@ const std::vector<BadFile>& bad_metadata() {
        "arrays inside arrays"},
       {"alignment 0", [at](Bytes& b) { overwrite<uint32_t>(b, at(b, "general.alignment") + 4, 0); },
        "general.alignment 0"},
+      {"alignment 3", [at](Bytes& b) { overwrite<uint32_t>(b, at(b, "general.alignment") + 4, 3); },
+       "general.alignment 3, allowed are powers of two"},
       {"alignment 24",
        [at](Bytes& b) { overwrite<uint32_t>(b, at(b, "general.alignment") + 4, 24); },
        "powers of two"},
@@ -145,10 +160,22 @@ const std::vector<BadFile>& bad_tensors() {
          overwrite<uint64_t>(b, other(b, kRowsAt), 1ULL << 31);
        },
        "overflows 64 bits"},
+      {"dimension 2^63",
+       [first](Bytes& b) { overwrite<uint64_t>(b, first(b, kRowsAt), 1ULL << 63); },
+       "overflows 64 bits"},
+      {"type 2^32 - 1",
+       [first](Bytes& b) { overwrite<uint32_t>(b, first(b, kTypeAt), UINT32_MAX); },
+       "type 4294967295 is not known"},
+      {"a type that is known and not supported",
+       [first](Bytes& b) { overwrite<uint32_t>(b, first(b, kTypeAt), 16); },
+       "type IQ2_XXS (16) is not supported; supported are F32"},
+      {"32 columns of blocks of 256",
+       [first](Bytes& b) { overwrite<uint32_t>(b, first(b, kTypeAt), 12); },
+       "32 columns, type Q4_K needs a multiple of 256"},
       {"unknown type", [first](Bytes& b) { overwrite<uint32_t>(b, first(b, kTypeAt), 99); },
        "type 99 is not known"},
       {"removed type", [first](Bytes& b) { overwrite<uint32_t>(b, first(b, kTypeAt), 4); },
-       "type 4 is not known"},
+       "type Q4_2 (4) is not supported"},
       {"misaligned", [other](Bytes& b) { overwrite<uint64_t>(b, other(b, kOffsetAt), 97); },
        "not a multiple of the alignment 32"},
       {"offset beyond the file",
@@ -206,6 +233,13 @@ BOOST_AUTO_TEST_CASE(a_file_cut_anywhere_is_an_error) {
     BOOST_REQUIRE_MESSAGE(!file.ok(), "cut at " << size);
     check_refused(file.error(), "");
   }
+}
+
+// An alignment can be 64 bits wide; 2^40 is one that no 32-bit field holds.
+BOOST_AUTO_TEST_CASE(a_huge_alignment_is_an_error) {
+  GgufWriter writer;
+  writer.add_u64("general.alignment", 1ULL << 40);
+  check_refused(GgufFile::parse(writer.bytes()).error(), "general.alignment 1099511627776");
 }
 
 BOOST_AUTO_TEST_CASE(arrays_nested_too_deep_are_an_error) {
