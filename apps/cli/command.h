@@ -35,6 +35,7 @@ void add_undrain(CLI::App& app, int& exit_code);
 void add_move(CLI::App& app, int& exit_code);
 void add_standby(CLI::App& app, int& exit_code);
 void add_inject(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 // --name and --address of every command that talks to a cluster.

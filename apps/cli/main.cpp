@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   add_inject(app, exit_code);
   add_down(app, exit_code);
   add_pull(app, exit_code);
+  add_inspect(app, exit_code);
   add_version(app, exit_code);
 
   try {

@@ -12,6 +12,7 @@
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -46,6 +47,11 @@ GenerateRequest request(const std::string& id, uint32_t tokens = 32) {
   made.max_tokens = tokens;
   made.ignore_end = true;
   return made;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Connects, sends the bytes, and closes. True if the port took the connection.
@@ -134,6 +140,50 @@ BOOST_FIXTURE_TEST_CASE(a_port_in_use_is_named, Folder) {
   while (!processes_of(path.string()).empty() && steady_now() < end) ::usleep(10'000);
   BOOST_TEST(processes_of(path.string()).empty());
   ::close(taken);
+}
+
+BOOST_FIXTURE_TEST_CASE(inspect_says_whether_a_model_runs_here, Folder) {
+  const auto inspect = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {programs_folder() + "/troupe", "inspect"});
+    auto finished = run_program(arguments);
+    BOOST_REQUIRE(finished.ok());
+    return std::move(finished).value();
+  };
+  const Finished people = inspect({model, "--stages", "2", "--metadata", "--tensors"});
+  BOOST_TEST(people.code == 0);
+  for (const char* word :
+       {"runs here", "6 layers", "0-2", "3-5", "general.architecture", "token_embd"})
+    BOOST_TEST(people.output.find(word) != std::string::npos,
+               std::string(word) + " is not in: " + people.output);
+
+  const Finished json = inspect({model, "--stages", "3", "--context", "64", "--json"});
+  BOOST_TEST(json.code == 0);
+  const auto document = nlohmann::json::parse(json.output);
+  BOOST_TEST(document["runs"] == true);
+  BOOST_TEST(document["stages"].size() == 3U);
+  BOOST_TEST(document["bytes"] == fs::file_size(model));
+  // Keys and values of every position in half precision, of all layers together.
+  uint64_t kv = 0;
+  for (const auto& stage : document["stages"]) kv += stage["kv_bytes"].get<uint64_t>();
+  BOOST_TEST(kv == document["model"]["kv_bytes_per_token"].get<uint64_t>() * 64 * 32);
+
+  BOOST_TEST(inspect({model, "--stages", "7"}).code == 2);  // of 6 layers
+  const std::string cut = (path / "cut.gguf").string();
+  fs::copy_file(model, cut);
+  fs::resize_file(cut, fs::file_size(cut) / 2);
+  const Finished broken = inspect({cut});
+  BOOST_TEST(broken.code == 1);
+  BOOST_TEST(broken.output.find("cut.gguf") != std::string::npos, broken.output);
+  // Another architecture: the file is shown all the same.
+  std::string bytes = read_file(model);
+  const std::string name = "llama";
+  const size_t at = bytes.find(name, bytes.find("general.architecture"));
+  const Finished strange =
+      inspect({write("strange.gguf", bytes.replace(at, name.size(), "lama2")), "--tensors"});
+  BOOST_TEST(strange.code == 0);
+  for (const char* word : {"does not run here", "lama2", "token_embd"})
+    BOOST_TEST(strange.output.find(word) != std::string::npos,
+               std::string(word) + " is not in: " + strange.output);
 }
 
 BOOST_FIXTURE_TEST_CASE(strangers_on_every_port_disturb_nobody, Folder) {

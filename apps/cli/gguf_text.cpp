@@ -1,17 +1,12 @@
-// gguf_dump: prints what a GGUF file says: metadata and tensors, for people or as JSON.
+#include "apps/cli/gguf_text.h"
+
 #include <fmt/format.h>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <nlohmann/json.hpp>
-#include <string>
 
-#include "models/gguf.h"
+#include "apps/cli/terminal.h"
 
-namespace troupe {
+namespace troupe::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -66,35 +61,47 @@ std::string shape_of(const GgufTensor& tensor) {
                      fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, "x"));
 }
 
-void print_for_people(const GgufFile& file) {
+}  // namespace
+
+std::string metadata_text(const GgufFile& file) {
   constexpr uint64_t kElements = 8;
   constexpr size_t kLine = 160;
-  fmt::print("GGUF version {}, {} metadata keys, {} tensors, {} bytes, content {}\n\n",
-             file.version(), file.entries().size(), file.tensors().size(), file.total_bytes(),
-             file.content_id());
+  std::string text;
   for (const GgufEntry& entry : file.entries()) {
     const GgufValue& value = entry.value;
+    std::string type = to_string(value.type);
+    Json shown = json_of(value, kElements);
     if (value.type == GgufType::kArray) {
-      Json elements = json_of(value, kElements)["values"];
-      if (value.array.count > kElements) elements.push_back("...");
-      fmt::print("{}: {} {} {}\n", entry.key, value.array.count, to_string(value.array.element),
-                 one_line(elements, kLine));
-    } else {
-      fmt::print("{}: {} {}\n", entry.key, to_string(value.type),
-                 one_line(json_of(value, kElements), kLine));
+      type = fmt::format("{} {}", value.array.count, to_string(value.array.element));
+      shown = shown["values"];
+      if (value.array.count > kElements) shown.push_back("...");
     }
+    text += fmt::format("  {}: {} {}\n", printable(std::string(entry.key)), type,
+                        printable(one_line(shown, kLine)));
   }
-  fmt::print("\n");
-  for (const GgufTensor& tensor : file.tensors())
-    fmt::print("{:<32} {:<6} {:>16} {:>12} bytes\n", tensor.name, ggml_type_name(tensor.type),
-               shape_of(tensor), tensor.bytes.size());
+  return text;
 }
 
-void print_json(const GgufFile& file) {
-  Json metadata = Json::object(), tensors = Json::array();
+std::string tensors_text(const GgufFile& file) {
+  Table table({{"tensor"}, {"type"}, {"shape", true}, {"bytes", true}});
+  for (const GgufTensor& tensor : file.tensors())
+    table.add({{printable(std::string(tensor.name))},
+               {ggml_type_name(tensor.type)},
+               {shape_of(tensor), true},
+               {std::to_string(tensor.bytes.size()), true}});
+  return table.text("  ");
+}
+
+Json metadata_json(const GgufFile& file) {
+  Json metadata = Json::object();
   for (const GgufEntry& entry : file.entries())
     metadata[std::string(entry.key)] = {{"type", to_string(entry.value.type)},
                                         {"value", json_of(entry.value, UINT64_MAX)}};
+  return metadata;
+}
+
+Json tensors_json(const GgufFile& file) {
+  Json tensors = Json::array();
   for (const GgufTensor& tensor : file.tensors())
     tensors.push_back(
         {{"name", std::string(tensor.name)},
@@ -103,31 +110,7 @@ void print_json(const GgufFile& file) {
          {"offset", tensor.bytes.data() - file.part_bytes(tensor.part).data()},
          {"part", tensor.part},
          {"bytes", tensor.bytes.size()}});
-  const Json all = {{"version", file.version()},   {"alignment", file.alignment()},
-                    {"bytes", file.total_bytes()}, {"content", file.content_id()},
-                    {"metadata", metadata},        {"tensors", tensors}};
-  fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  return tensors;
 }
 
-}  // namespace
-}  // namespace troupe
-
-int main(int argc, char** argv) {
-  std::string path;
-  bool json = false;
-  CLI::App app("Prints the metadata and tensors of a GGUF file.");
-  app.add_flag("--json", json, "All of it as JSON, arrays in full");
-  app.add_option("FILE", path, "File to read")->required();
-  CLI11_PARSE(app, argc, argv);
-  const troupe::Result<troupe::GgufFile> file = troupe::GgufFile::open(path);
-  if (!file.ok()) {
-    std::fprintf(stderr, "gguf_dump: %s\n", file.error().message.c_str());
-    return 1;
-  }
-  if (json) {
-    troupe::print_json(file.value());
-  } else {
-    troupe::print_for_people(file.value());
-  }
-  return 0;
-}
+}  // namespace troupe::cli
