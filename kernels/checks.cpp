@@ -56,6 +56,10 @@ void check_same_shape(TensorView<const float> a, TensorView<const float> b) {
   TROUPE_CHECK(a.rows == b.rows && a.columns == b.columns, "element-wise operands have one shape");
 }
 
+void check_add_bias(TensorView<float> y, std::span<const float> bias) {
+  TROUPE_CHECK(bias.size() == y.columns, "one bias a column");
+}
+
 void check_rms_norm(TensorView<float> y, TensorView<const float> x, std::span<const float> weight) {
   check_same_shape(y, x);
   TROUPE_CHECK(weight.size() == x.columns && x.columns > 0, "one norm weight a column");

@@ -22,6 +22,7 @@ void check_store_kv(const KvLayer& layer, TensorView<const float> k, TensorView<
                     std::span<const RowPlace> places);
 void check_attention(TensorView<float> y, TensorView<const float> q, const KvLayer& layer,
                      std::span<const RowPlace> places);
+void check_add_bias(TensorView<float> y, std::span<const float> bias);
 void check_same_shape(TensorView<const float> a, TensorView<const float> b);
 
 }  // namespace troupe

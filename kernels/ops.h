@@ -55,12 +55,15 @@ struct RowPlace {
   std::span<const uint32_t> blocks;
 };
 
+// Which dimensions rotary positions turn together: 2i and 2i + 1, or i and i + rotary_dims / 2.
+enum class RopePairs : uint8_t { kAdjacent, kHalves };
+
 struct RopeParameters {
   size_t head_dim = 0;
   size_t rotary_dims =
       0;  // even, at most head_dim; the first so many dimensions of each head rotate
   float frequency_base = 10000.0F;
-  // Pairs are (2i, 2i+1), as the llama architecture's GGUF files are laid out.
+  RopePairs pairs = RopePairs::kAdjacent;
 };
 
 class Operators {
@@ -104,6 +107,9 @@ class Operators {
 
   // y = y + x, element-wise.
   virtual void add(TensorView<float> y, TensorView<const float> x) = 0;
+
+  // y[r][c] = y[r][c] + bias[c].
+  virtual void add_bias(TensorView<float> y, std::span<const float> bias) = 0;
 };
 
 }  // namespace troupe

@@ -43,6 +43,9 @@ class SplitKControl final : public Operators {
     inner_->swiglu(y, gate, up);
   }
   void add(TensorView<float> y, TensorView<const float> x) override { inner_->add(y, x); }
+  void add_bias(TensorView<float> y, std::span<const float> bias) override {
+    inner_->add_bias(y, bias);
+  }
 
  private:
   std::unique_ptr<Operators> inner_;

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
-#include "models/architectures/llama.h"
+#include "models/architectures/decoder.h"
 
 namespace troupe {
 
@@ -87,7 +88,7 @@ Result<const GgufTensor*> find_tensor(const GgufFile& file, const TensorSpec& sp
                                spec.columns, spec.rank));
   TROUPE_TRY(const DataType type, tensor->data_type());
   if (spec.rank == 1 && type != DataType::kF32)
-    return invalid(fmt::format("tensor '{}' is {}, a norm must be F32", spec.name,
+    return invalid(fmt::format("tensor '{}' is {}, a norm or a bias must be F32", spec.name,
                                ggml_type_name(tensor->type)));
   return tensor;
 }
@@ -98,21 +99,28 @@ std::vector<TensorSpec> tensor_specs(const ModelConfig& config, LayerRange range
   const auto matrix = [&](const char* name) {
     specs.push_back({name, 2, config.vocabulary, config.hidden});
   };
-  if (embedding || (head && config.tied_head)) matrix(llama::kTokenEmbedding);
+  if (embedding || (head && config.tied_head)) matrix(decoder::kTokenEmbedding);
   for (uint32_t layer = range.first; layer < range.last; ++layer)
-    for (TensorSpec& spec : llama::layer_specs(config, layer)) specs.push_back(std::move(spec));
+    for (TensorSpec& spec : decoder::layer_specs(config, layer)) specs.push_back(std::move(spec));
   if (head) {
-    specs.push_back({llama::kOutputNorm, 1, 1, config.hidden});
-    if (!config.tied_head) matrix(llama::kOutput);
+    specs.push_back({decoder::kOutputNorm, 1, 1, config.hidden});
+    if (!config.tied_head) matrix(decoder::kOutput);
   }
   return specs;
 }
 
 Result<ModelConfig> read_model_config(const GgufFile& file) {
   TROUPE_TRY(const std::string_view architecture, file.text("general.architecture"));
-  if (architecture != "llama")
-    return invalid(fmt::format("architecture '{}', supported is 'llama'", printable(architecture)));
-  TROUPE_TRY(ModelConfig config, llama::read_config(file));
+  const auto known = decoder::all();
+  const auto traits = std::ranges::find(known, architecture, &decoder::Traits::name);
+  if (traits == known.end()) {
+    std::string names;
+    for (const decoder::Traits& one : known)
+      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", one.name);
+    return invalid(
+        fmt::format("architecture '{}', supported are {}", printable(architecture), names));
+  }
+  TROUPE_TRY(ModelConfig config, decoder::read_config(file, *traits));
   TROUPE_TRY_VOID(check_vocabulary(file, config));
   TROUPE_TRY_VOID(check_tensors(file, config));
   return config;

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/view.h"
+#include "kernels/ops.h"
 #include "models/gguf.h"
 
 namespace troupe {
@@ -23,7 +24,7 @@ inline constexpr uint32_t kModelVocabularyMax = 1 << 22;
 inline constexpr uint32_t kModelContextMax = 1 << 24;
 
 struct ModelConfig {
-  std::string architecture;  // "llama"
+  std::string architecture;  // general.architecture
   std::string name;          // what the file calls itself, for people; may be empty
   uint32_t layers = 0;
   uint32_t hidden = 0;
@@ -36,7 +37,10 @@ struct ModelConfig {
   float rms_epsilon = 0.0F;
   float rope_base = 0.0F;
   uint32_t rotary_dims = 0;  // of a head, from its start; even, at most head_dim
-  bool tied_head = false;    // the head is the token embedding
+  RopePairs rope_pairs = RopePairs::kAdjacent;
+  bool qkv_bias = false;   // queries, keys and values have biases
+  bool qk_norm = false;    // queries and keys are normed, head by head, before they turn
+  bool tied_head = false;  // the head is the token embedding
 
   uint32_t query_columns() const { return heads * head_dim; }
   uint32_t kv_columns() const { return kv_heads * head_dim; }

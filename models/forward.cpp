@@ -75,9 +75,19 @@ void Forward::attention_part(TensorView<float> x, const LayerWeights& weights, c
                                                    MatmulOutput{k, weights.key.get()},
                                                    MatmulOutput{v, weights.value.get()}};
   operators_.matmul(projections, normed);
+  if (config_.qkv_bias) {
+    operators_.add_bias(q, weights.query_bias);
+    operators_.add_bias(k, weights.key_bias);
+    operators_.add_bias(v, weights.value_bias);
+  }
+  if (config_.qk_norm) {
+    norm_heads(q, weights.query_norm);
+    norm_heads(k, weights.key_norm);
+  }
   const RopeParameters rotation{.head_dim = config_.head_dim,
                                 .rotary_dims = config_.rotary_dims,
-                                .frequency_base = config_.rope_base};
+                                .frequency_base = config_.rope_base,
+                                .pairs = config_.rope_pairs};
   operators_.rope(q, rows.places, rotation);
   operators_.rope(k, rows.places, rotation);
   for (const RowRange& range : rows.unstored)
@@ -89,6 +99,13 @@ void Forward::attention_part(TensorView<float> x, const LayerWeights& weights, c
   const MatmulOutput output{normed, weights.attention_output.get()};
   operators_.matmul({&output, 1}, attended);
   operators_.add(x, normed);
+}
+
+// Each head is a row of its own to the norm.
+void Forward::norm_heads(TensorView<float> x, std::span<const float> weight) {
+  const size_t head_dim = config_.head_dim;
+  const TensorView<float> heads{x.data, x.rows * (x.columns / head_dim), head_dim};
+  operators_.rms_norm(heads, heads, weight, config_.rms_epsilon);
 }
 
 void Forward::feed_forward_part(TensorView<float> x, const LayerWeights& weights) {

@@ -1,5 +1,6 @@
-// The arithmetic of llama layers over a micro-batch: which operator runs on what, in which order.
-// Work memory is taken once, for the largest micro-batch; running takes none.
+// The arithmetic of decoder layers over a micro-batch (architectures/decoder.h): which operator
+// runs on what, in which order. Work memory is taken once, for the largest micro-batch; running
+// takes none.
 //
 //   x += Wo · attention(rope(Wq · n), rope(Wk · n), Wv · n)      with n = rms_norm(x)
 //   x += Wdown · (silu(Wgate · m) * (Wup · m))                   with m = rms_norm(x)
@@ -48,6 +49,7 @@ class Forward {
  private:
   void attention_part(TensorView<float> x, const LayerWeights& weights, const KvLayer& cache,
                       const ForwardRows& rows);
+  void norm_heads(TensorView<float> x, std::span<const float> weight);
   void feed_forward_part(TensorView<float> x, const LayerWeights& weights);
 
   const ModelConfig& config_;

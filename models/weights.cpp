@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "models/architectures/llama.h"
+#include "models/architectures/decoder.h"
 #include "models/finite_weights.h"
 
 namespace troupe {
@@ -35,7 +35,7 @@ Result<StageWeights> Loader::load(const StagePart& part) {
   StageWeights weights;
   const bool tied = config_.tied_head;
   if (part.first || (part.last && tied)) {
-    TROUPE_TRY(auto table, matrix(llama::kTokenEmbedding, config_.vocabulary, config_.hidden));
+    TROUPE_TRY(auto table, matrix(decoder::kTokenEmbedding, config_.vocabulary, config_.hidden));
     const std::shared_ptr<const Weights> shared = std::move(table);
     if (part.first) weights.embedding = shared;
     if (part.last && tied) weights.head = shared;
@@ -46,9 +46,9 @@ Result<StageWeights> Loader::load(const StagePart& part) {
     weights.layers.push_back(std::move(loaded));
   }
   if (part.last) {
-    TROUPE_TRY(weights.output_norm, vector(llama::kOutputNorm, config_.hidden));
+    TROUPE_TRY(weights.output_norm, vector(decoder::kOutputNorm, config_.hidden));
     if (!tied) {
-      TROUPE_TRY(weights.head, matrix(llama::kOutput, config_.vocabulary, config_.hidden));
+      TROUPE_TRY(weights.head, matrix(decoder::kOutput, config_.vocabulary, config_.hidden));
     }
   }
   weights.bytes = bytes_;
@@ -56,19 +56,29 @@ Result<StageWeights> Loader::load(const StagePart& part) {
 }
 
 Result<LayerWeights> Loader::load_layer(uint32_t layer) {
-  const auto name = [&](const char* part) { return llama::layer_tensor(layer, part); };
+  const auto name = [&](const char* part) { return decoder::layer_tensor(layer, part); };
   const uint64_t hidden = config_.hidden, wide = config_.ffn;
   const uint64_t queries = config_.query_columns(), keys = config_.kv_columns();
   LayerWeights w;
-  TROUPE_TRY(w.attention_norm, vector(name(llama::kAttentionNorm), hidden));
-  TROUPE_TRY(w.query, matrix(name(llama::kQuery), queries, hidden));
-  TROUPE_TRY(w.key, matrix(name(llama::kKey), keys, hidden));
-  TROUPE_TRY(w.value, matrix(name(llama::kValue), keys, hidden));
-  TROUPE_TRY(w.attention_output, matrix(name(llama::kAttentionOutput), hidden, queries));
-  TROUPE_TRY(w.feed_forward_norm, vector(name(llama::kFfnNorm), hidden));
-  TROUPE_TRY(w.gate, matrix(name(llama::kFfnGate), wide, hidden));
-  TROUPE_TRY(w.up, matrix(name(llama::kFfnUp), wide, hidden));
-  TROUPE_TRY(w.down, matrix(name(llama::kFfnDown), hidden, wide));
+  TROUPE_TRY(w.attention_norm, vector(name(decoder::kAttentionNorm), hidden));
+  TROUPE_TRY(w.query, matrix(name(decoder::kQuery), queries, hidden));
+  TROUPE_TRY(w.key, matrix(name(decoder::kKey), keys, hidden));
+  TROUPE_TRY(w.value, matrix(name(decoder::kValue), keys, hidden));
+  if (config_.qkv_bias) {
+    const auto bias = [&](const char* part) { return decoder::layer_bias(layer, part); };
+    TROUPE_TRY(w.query_bias, vector(bias(decoder::kQuery), queries));
+    TROUPE_TRY(w.key_bias, vector(bias(decoder::kKey), keys));
+    TROUPE_TRY(w.value_bias, vector(bias(decoder::kValue), keys));
+  }
+  if (config_.qk_norm) {
+    TROUPE_TRY(w.query_norm, vector(name(decoder::kQueryNorm), config_.head_dim));
+    TROUPE_TRY(w.key_norm, vector(name(decoder::kKeyNorm), config_.head_dim));
+  }
+  TROUPE_TRY(w.attention_output, matrix(name(decoder::kAttentionOutput), hidden, queries));
+  TROUPE_TRY(w.feed_forward_norm, vector(name(decoder::kFfnNorm), hidden));
+  TROUPE_TRY(w.gate, matrix(name(decoder::kFfnGate), wide, hidden));
+  TROUPE_TRY(w.up, matrix(name(decoder::kFfnUp), wide, hidden));
+  TROUPE_TRY(w.down, matrix(name(decoder::kFfnDown), hidden, wide));
   return w;
 }
 

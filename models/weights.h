@@ -1,7 +1,7 @@
 // The weights of one stage: its layers, the embedding if it is the first, the final norm and the
 // head if it is the last. Each matrix is packed once, into the layout its kernels compute on; the
 // file's pages are given back right behind, so loading holds one copy of the weights, not two.
-// Names and shapes are told by architectures/llama.h.
+// Names and shapes are told by architectures/decoder.h.
 #pragma once
 
 #include <memory>
@@ -17,6 +17,8 @@ namespace troupe {
 struct LayerWeights {
   std::vector<float> attention_norm;
   std::unique_ptr<Weights> query, key, value, attention_output;
+  std::vector<float> query_bias, key_bias, value_bias;  // empty: none
+  std::vector<float> query_norm, key_norm;              // [head_dim], empty: none
   std::vector<float> feed_forward_norm;
   std::unique_ptr<Weights> gate, up, down;
 };

@@ -1,4 +1,4 @@
-// make_tiny_model: writes a tiny generated llama model (tests/support/tiny_model.h) for tests and
+// make_tiny_model: writes a tiny generated model (tests/support/tiny_model.h) for tests and
 // for trying out.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -20,8 +20,10 @@ int main(int argc, char** argv) {
   }
   troupe::test::TinyModelOptions options;
   std::string type = "q4_1", path;
-  CLI::App app(
-      "Writes a tiny llama model with random weights: the same options give the same file.");
+  CLI::App app("Writes a tiny model with random weights: the same options give the same file.");
+  app.add_option("--architecture", options.architecture, "What it computes")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"llama", "qwen2", "qwen3"}));
   app.add_option("--layers", options.layers, "Layers")->capture_default_str();
   app.add_option("--hidden", options.hidden, "Width of the residual")->capture_default_str();
   app.add_option("--heads", options.heads, "Attention heads")->capture_default_str();

@@ -88,6 +88,8 @@ void rms_norm_row(float* y, const float* x, const float* weight, size_t columns,
 void swiglu(float* y, const float* gate, const float* up, size_t count);
 void add(float* y, const float* x, size_t count);
 void rotate_head(float* x, const float* cosines, const float* sines, size_t pairs);
+// The same for pairs (i, i + pairs).
+void rotate_halves(float* x, const float* cosines, const float* sines, size_t pairs);
 // to[i] = half(from[i])
 void store_halves(uint16_t* to, const float* from, size_t count);
 

@@ -138,6 +138,25 @@ void rotate_head(float* x, const float* cosines, const float* sines, size_t pair
   }
 }
 
+void rotate_halves(float* x, const float* cosines, const float* sines, size_t pairs) {
+  const auto rotate = [&](size_t i, const auto& load_lanes, const auto& store_lanes) {
+    const F32x8 a = load_lanes(x + i), b = load_lanes(x + pairs + i);
+    const F32x8 c = load_lanes(cosines + i), s = load_lanes(sines + i);
+    store_lanes(x + i, canonical(a * c - b * s));
+    store_lanes(x + pairs + i, canonical(a * s + b * c));
+  };
+  size_t i = 0;
+  for (; i + 8 <= pairs; i += 8)
+    rotate(
+        i, [](const float* p) { return F32x8::load(p); },
+        [](float* p, F32x8 lanes) { store(p, lanes); });
+  const size_t left = pairs - i;
+  if (left > 0)
+    rotate(
+        i, [&](const float* p) { return load_first(p, left); },
+        [&](float* p, F32x8 lanes) { store_first(p, lanes, left); });
+}
+
 void store_halves(uint16_t* to, const float* from, size_t count) {
   size_t i = 0;
   const auto halves = [](F32x8 x) {

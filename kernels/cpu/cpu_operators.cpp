@@ -48,6 +48,7 @@ class CpuOperators final : public Operators {
   void swiglu(TensorView<float> y, TensorView<const float> gate,
               TensorView<const float> up) override;
   void add(TensorView<float> y, TensorView<const float> x) override;
+  void add_bias(TensorView<float> y, std::span<const float> bias) override;
 
  private:
   // body(begin, end) over [0, count) in chunks of at least `count_min`, spread over the pool.
@@ -206,10 +207,12 @@ void CpuOperators::rope(TensorView<float> x, std::span<const RowPlace> places,
     std::copy_n(row.cosines, pairs, angles_.data() + r * 2 * pairs);
     std::copy_n(row.sines, pairs, angles_.data() + (r * 2 + 1) * pairs);
   }
+  const auto rotate =
+      parameters.pairs == RopePairs::kAdjacent ? avx2::rotate_head : avx2::rotate_halves;
   for_rows(x.rows, x.columns, [&](size_t r) {
     const float* cosines = angles_.data() + r * 2 * pairs;
     for (size_t head = 0; head < x.columns; head += parameters.head_dim)
-      avx2::rotate_head(x.row(r).data() + head, cosines, cosines + pairs, pairs);
+      rotate(x.row(r).data() + head, cosines, cosines + pairs, pairs);
   });
 }
 
@@ -270,6 +273,12 @@ void CpuOperators::add(TensorView<float> y, TensorView<const float> x) {
   for_ranges(y.size(), kChunkElements, [&](size_t begin, size_t end) {
     avx2::add(y.data + begin, x.data + begin, end - begin);
   });
+}
+
+void CpuOperators::add_bias(TensorView<float> y, std::span<const float> bias) {
+  check_add_bias(y, bias);
+  for_rows(y.rows, y.columns,
+           [&](size_t r) { avx2::add(y.row(r).data(), bias.data(), y.columns); });
 }
 
 }  // namespace

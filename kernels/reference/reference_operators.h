@@ -28,6 +28,7 @@ class ReferenceOperators final : public Operators {
   void swiglu(TensorView<float> y, TensorView<const float> gate,
               TensorView<const float> up) override;
   void add(TensorView<float> y, TensorView<const float> x) override;
+  void add_bias(TensorView<float> y, std::span<const float> bias) override;
 
  private:
   RopeAngles rope_angles_;

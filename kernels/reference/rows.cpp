@@ -28,10 +28,14 @@ void ReferenceOperators::rope(TensorView<float> x, std::span<const RowPlace> pla
     const RopeAngles::Row angles = rope_angles_.row(places[r].position, parameters);
     for (size_t head = 0; head < x.columns; head += parameters.head_dim) {
       float* h = x.row(r).data() + head;
-      for (size_t i = 0; i < parameters.rotary_dims / 2; ++i) {
-        const float a = h[2 * i], b = h[2 * i + 1];
-        h[2 * i] = canonical(a * angles.cosines[i] - b * angles.sines[i]);
-        h[2 * i + 1] = canonical(a * angles.sines[i] + b * angles.cosines[i]);
+      const size_t pairs = parameters.rotary_dims / 2;
+      for (size_t i = 0; i < pairs; ++i) {
+        const bool adjacent = parameters.pairs == RopePairs::kAdjacent;
+        float& first = h[adjacent ? 2 * i : i];
+        float& second = h[adjacent ? 2 * i + 1 : i + pairs];
+        const float a = first, b = second;
+        first = canonical(a * angles.cosines[i] - b * angles.sines[i]);
+        second = canonical(a * angles.sines[i] + b * angles.cosines[i]);
       }
     }
   }
@@ -51,6 +55,12 @@ void ReferenceOperators::swiglu(TensorView<float> y, TensorView<const float> gat
 void ReferenceOperators::add(TensorView<float> y, TensorView<const float> x) {
   check_same_shape(y, x);
   for (size_t i = 0; i < y.size(); ++i) y.data[i] = canonical(y.data[i] + x.data[i]);
+}
+
+void ReferenceOperators::add_bias(TensorView<float> y, std::span<const float> bias) {
+  check_add_bias(y, bias);
+  for (size_t r = 0; r < y.rows; ++r)
+    for (size_t c = 0; c < y.columns; ++c) y.row(r)[c] = canonical(y.row(r)[c] + bias[c]);
 }
 
 }  // namespace troupe

@@ -7,6 +7,8 @@
 //   is between, of
 //            which it sees nothing but itself ("a  1": the two spaces stay together, nothing
 //            follows them)
+//   qwen2    (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+//            \s*[\r\n]+|\s+(?!\S)|\s+
 #pragma once
 
 #include <string_view>
@@ -16,7 +18,7 @@
 
 namespace troupe {
 
-enum class PreTokenizer : uint8_t { kGpt2, kSmolLm };
+enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kQwen2 };
 
 // By the name in tokenizer.ggml.pre. kInvalidFile, with the names there are, for another.
 Result<PreTokenizer> parse_pre_tokenizer(std::string_view name);

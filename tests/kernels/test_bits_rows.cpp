@@ -53,6 +53,7 @@ BOOST_AUTO_TEST_CASE(swiglu_and_add_equal_the_reference) {
           const auto up = inputs.values(rows * columns, kind);
           operators.swiglu(view(gate, rows), view(std::as_const(gate), rows), view(up, rows));
           operators.add(view(gate, rows), view(up, rows));
+          operators.add_bias(view(gate, rows), inputs.values(columns, kind));
           return gate;
         });
       }
@@ -74,6 +75,11 @@ BOOST_AUTO_TEST_CASE(rope_equals_the_reference) {
           places.back().position = places.front().position + 1024;  // shares its slot in the table
           operators.rope(view(x, rows), places,
                          {.head_dim = head_dim, .rotary_dims = rotary, .frequency_base = 1e4F});
+          operators.rope(view(x, rows), places,
+                         {.head_dim = head_dim,
+                          .rotary_dims = rotary,
+                          .frequency_base = 1e6F,
+                          .pairs = RopePairs::kHalves});
           return x;
         });
       }

@@ -150,6 +150,27 @@ BOOST_AUTO_TEST_CASE(rope_turns_neighbouring_pairs_by_the_position) {
   BOOST_TEST(x[5] == 6.0F);
 }
 
+// The first half of the rotating dimensions turns against the second.
+BOOST_AUTO_TEST_CASE(rope_turns_halves_by_the_position) {
+  ReferenceOperators operators;
+  std::vector<float> x{1, 0, 0, 1, 5, 6};
+  const RowPlace place{1, {}};
+  operators.rope(
+      {x.data(), 1, 6}, {&place, 1},
+      {.head_dim = 6, .rotary_dims = 4, .frequency_base = 100.0F, .pairs = RopePairs::kHalves});
+  const float tolerance = 1e-6F;
+  BOOST_TEST(std::fabs(x[0] - std::cos(1.0F)) < tolerance);  // with x[2], by one radian
+  BOOST_TEST(std::fabs(x[2] - std::sin(1.0F)) < tolerance);
+  BOOST_TEST(std::fabs(x[1] + std::sin(0.1F)) < tolerance);  // with x[3], by 100^(-2/4)
+  BOOST_TEST(std::fabs(x[3] - std::cos(0.1F)) < tolerance);
+  BOOST_TEST(x[4] == 5.0F);
+  BOOST_TEST(x[5] == 6.0F);
+  const std::vector<float> bias{1, 2, 3, 4, 5, 6};
+  std::vector<float> y{10, 20, 30, 40, 50, 60, -1, -2, -3, -4, -5, -6};
+  operators.add_bias({y.data(), 2, 6}, bias);
+  BOOST_TEST((y == std::vector<float>{11, 22, 33, 44, 55, 66, 0, 0, 0, 0, 0, 0}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace troupe::test

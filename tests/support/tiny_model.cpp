@@ -128,17 +128,19 @@ Result<void> check_tiny_options(const TinyModelOptions& options) {
 }
 
 void add_tiny_config(GgufWriter& writer, const TinyModelOptions& options) {
-  writer.add_text("general.architecture", "llama");
-  writer.add_text("general.name", fmt::format("tiny llama, seed {}", options.seed));
-  writer.add_u32("llama.block_count", options.layers);
-  writer.add_u32("llama.context_length", options.context);
-  writer.add_u32("llama.embedding_length", options.hidden);
-  writer.add_u32("llama.feed_forward_length", options.ffn);
-  writer.add_u32("llama.attention.head_count", options.heads);
-  writer.add_u32("llama.attention.head_count_kv", options.kv_heads);
-  writer.add_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  writer.add_f32("llama.rope.freq_base", 10'000.0F);
-  writer.add_u32("llama.rope.dimension_count", options.hidden / options.heads);
+  const auto key = [&](const char* name) { return options.architecture + "." + name; };
+  writer.add_text("general.architecture", options.architecture);
+  writer.add_text("general.name",
+                  fmt::format("tiny {}, seed {}", options.architecture, options.seed));
+  writer.add_u32(key("block_count"), options.layers);
+  writer.add_u32(key("context_length"), options.context);
+  writer.add_u32(key("embedding_length"), options.hidden);
+  writer.add_u32(key("feed_forward_length"), options.ffn);
+  writer.add_u32(key("attention.head_count"), options.heads);
+  writer.add_u32(key("attention.head_count_kv"), options.kv_heads);
+  writer.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
+  writer.add_f32(key("rope.freq_base"), 10'000.0F);
+  writer.add_u32(key("rope.dimension_count"), options.hidden / options.heads);
 }
 
 uint32_t add_tiny_vocabulary(GgufWriter& writer, const TinyModelOptions& options) {
@@ -173,11 +175,12 @@ void add_tiny_weights(GgufWriter& writer, const TinyModelOptions& options, uint3
     writer.add_floats(name, rows, columns, options.type,
                       draws.uniform(rows * columns, reach_for(columns, gain)));
   };
-  const auto norm = [&](const std::string& name) {
-    std::vector<float> weights = Draws(options.seed, name).uniform(hidden, 0.25F);
-    for (float& weight : weights) weight += 1.0F;
-    writer.add_floats(name, 0, hidden, DataType::kF32, weights);
+  const auto vector = [&](const std::string& name, size_t length, float around, float reach) {
+    std::vector<float> weights = Draws(options.seed, name).uniform(length, reach);
+    for (float& weight : weights) weight += around;
+    writer.add_floats(name, 0, length, DataType::kF32, weights);
   };
+  const auto norm = [&](const std::string& name) { vector(name, hidden, 1.0F, 0.25F); };
   const auto vocabulary_matrix = [&](const std::string& name, float reach, bool silent_specials) {
     std::vector<float> values = Draws(options.seed, name).uniform(vocabulary * hidden, reach);
     if (silent_specials) std::fill_n(values.begin(), 3 * hidden, 0.0F);
@@ -191,6 +194,15 @@ void add_tiny_weights(GgufWriter& writer, const TinyModelOptions& options, uint3
     matrix(prefix + "attn_q.weight", hidden, hidden, 1.5F);
     matrix(prefix + "attn_k.weight", kv_columns, hidden, 1.5F);
     matrix(prefix + "attn_v.weight", kv_columns, hidden, 1.0F);
+    if (options.architecture == "qwen2") {
+      vector(prefix + "attn_q.bias", hidden, 0.0F, 1.0F);
+      vector(prefix + "attn_k.bias", kv_columns, 0.0F, 1.0F);
+      vector(prefix + "attn_v.bias", kv_columns, 0.0F, 1.0F);
+    }
+    if (options.architecture == "qwen3") {
+      vector(prefix + "attn_q_norm.weight", hidden / options.heads, 1.5F, 0.5F);
+      vector(prefix + "attn_k_norm.weight", hidden / options.heads, 1.5F, 0.5F);
+    }
     matrix(prefix + "attn_output.weight", hidden, hidden, 1.0F);
     norm(prefix + "ffn_norm.weight");
     matrix(prefix + "ffn_gate.weight", ffn, hidden, 1.5F);

@@ -1,4 +1,4 @@
-// Tiny llama models, generated: small enough for every test, complete enough to be served. Weights
+// Tiny models, generated: small enough for every test, complete enough to be served. Weights
 // are a function of the options alone (Philox draws and basic float arithmetic), so a file is the
 // same bytes on every machine.
 //
@@ -30,6 +30,7 @@ struct TinyModelOptions {
   DataType type = DataType::kQ4_1;
   bool tied_head = false;
   uint64_t seed = 1;
+  std::string architecture = "llama";  // or "qwen2", "qwen3"
 };
 
 inline constexpr uint32_t kTinyEndOfText = 0;

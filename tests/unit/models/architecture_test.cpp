@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "models/architecture.h"
-#include "models/architectures/llama.h"
+#include "models/architectures/decoder.h"
 #include "tests/unit/models/bytes_of_files.h"
 
 namespace troupe::test {
@@ -40,7 +40,7 @@ const std::vector<BadModel>& bad_values() {
   static const std::vector<BadModel> models = {
       {"another architecture",
        [](Bytes& b) { b[after(b, "general.architecture") + 12] = std::byte{'\n'}; },
-       "architecture '?lama', supported is 'llama'"},
+       "architecture '?lama', supported are 'llama', 'qwen2', 'qwen3'"},
       {"block_count 0", [](Bytes& b) { set_metadata<uint32_t>(b, "llama.block_count", 0); },
        "llama.block_count is 0, allowed are 1 to 4096"},
       {"block_count 1000", [](Bytes& b) { set_metadata<uint32_t>(b, "llama.block_count", 1000); },
@@ -94,7 +94,7 @@ const std::vector<BadModel>& bad_values() {
          // Rank 1: the type follows the only dimension.
          overwrite<uint32_t>(b, after(b, "blk.0.attn_norm.weight") + 12, 1);
        },
-       "a norm must be F32"},
+       "a norm or a bias must be F32"},
   };
   return models;
 }
@@ -235,6 +235,30 @@ BOOST_AUTO_TEST_CASE(what_would_change_the_computation_is_refused) {
           "'llama.attention.sliding_window' is not known");
   refused([](GgufWriter& w) { w.add_u32("llama.attention.value_length", 8); },
           "keys of 16 and values of 8");
+}
+
+// Each architecture wants its own tensors, and no other's.
+BOOST_AUTO_TEST_CASE(an_architecture_is_not_run_as_another) {
+  const auto as = [](const char* made, const char* said) {
+    TinyModelOptions options = small_options();
+    options.architecture = made;
+    GgufWriter writer;
+    TinyModelOptions config = options;
+    config.architecture = said;
+    add_tiny_config(writer, config);
+    add_tiny_weights(writer, options, add_tiny_vocabulary(writer, options));
+    return config_of(writer.bytes());
+  };
+  for (const char* name : {"llama", "qwen2", "qwen3"}) {
+    const auto config = as(name, name);
+    require_ok(config);
+    BOOST_TEST(config.value().architecture == name);
+  }
+  check_refused(as("llama", "qwen2").error(), "tensor 'blk.0.attn_q.bias' is missing");
+  check_refused(as("llama", "qwen3").error(), "tensor 'blk.0.attn_q_norm.weight' is missing");
+  check_refused(as("qwen2", "llama").error(), "biases are not supported");
+  check_refused(as("qwen2", "qwen3").error(), "biases are not supported");
+  check_refused(as("qwen3", "llama").error(), "'blk.0.attn_q_norm.weight' has no place");
 }
 
 BOOST_AUTO_TEST_CASE(what_says_the_default_is_accepted) {

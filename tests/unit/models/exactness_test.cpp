@@ -139,6 +139,26 @@ BOOST_AUTO_TEST_CASE(bits_do_not_depend_on_kernels_for_any_weight_type) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(bits_depend_on_nothing_in_any_architecture) {
+  for (const char* architecture : {"qwen2", "qwen3"}) {
+    const TinyModel other = make_model({.layers = 4, .seed = 9, .architecture = architecture});
+    Pipeline alone = pipeline_of(other.file, {.backend = {.kernels = KernelChoice::kReference}});
+    const auto want = generated(alone, {.tokens = 6, .batch = 1, .chunk = 1});
+    BOOST_TEST(!first_difference(want, expected()).empty(), architecture << " is llama");
+    for (const BackendOptions& backend : backends())
+      for (const uint32_t stages : {1U, 3U}) {
+        Pipeline pipeline = pipeline_of(other.file, {.stages = stages, .backend = backend});
+        for (const uint32_t chunk : {7U, 0U}) {
+          const auto made = generated(
+              pipeline, {.tokens = 6, .batch = 10, .chunk = chunk, .block_seed = stages + chunk});
+          const std::string difference = first_difference(want, made);
+          BOOST_TEST(difference.empty(), architecture << ", " << to_string(backend.kernels) << ", "
+                                                      << stages << " stages: " << difference);
+        }
+      }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_replay_from_any_position_continues_with_the_same_bits) {
   const size_t which = 5;  // sampled, 57 tokens: its generation crosses a block's edge
   const Prompt prompt = make_prompts()[which];

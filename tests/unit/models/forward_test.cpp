@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/digest.h"
-#include "models/architectures/llama.h"
+#include "models/architectures/decoder.h"
 #include "models/evaluate.h"
 #include "tests/support/pipeline.h"
 #include "tests/support/tiny_model.h"
@@ -26,14 +26,14 @@ class Textbook {
 
   Rows logits(std::span<const uint32_t> tokens) const {
     Rows x;
-    const Rows table = tensor(llama::kTokenEmbedding);
+    const Rows table = tensor(decoder::kTokenEmbedding);
     for (const uint32_t token : tokens) x.push_back(table[token]);
     for (uint32_t layer = 0; layer < config_.layers; ++layer) {
       attend(x, layer);
       widen(x, layer);
     }
-    const Rows head = tensor(config_.tied_head ? llama::kTokenEmbedding : llama::kOutput);
-    return product(head, norm(tensor(llama::kOutputNorm)[0], x));
+    const Rows head = tensor(config_.tied_head ? decoder::kTokenEmbedding : decoder::kOutput);
+    return product(head, norm(tensor(decoder::kOutputNorm)[0], x));
   }
 
  private:
@@ -52,7 +52,7 @@ class Textbook {
     return rows;
   }
   Rows part(uint32_t layer, const char* name) const {
-    return tensor(llama::layer_tensor(layer, name));
+    return tensor(decoder::layer_tensor(layer, name));
   }
 
   static Rows product(const Rows& w, const Rows& x) {
@@ -61,6 +61,23 @@ class Textbook {
       for (size_t o = 0; o < w.size(); ++o)
         for (size_t i = 0; i < w[o].size(); ++i) y[r][o] += w[o][i] * x[r][i];
     return y;
+  }
+
+  static void add_bias(Rows& x, const Row& bias) {
+    for (Row& row : x)
+      for (size_t c = 0; c < row.size(); ++c) row[c] += bias[c];
+  }
+
+  // Each head by itself.
+  void norm_heads(Rows& x, const Row& weight) const {
+    for (Row& row : x) {
+      Rows heads;
+      for (size_t at = 0; at < row.size(); at += weight.size())
+        heads.emplace_back(row.begin() + static_cast<ptrdiff_t>(at),
+                           row.begin() + static_cast<ptrdiff_t>(at + weight.size()));
+      row.clear();
+      for (const Row& head : norm(weight, heads)) row.insert(row.end(), head.begin(), head.end());
+    }
   }
 
   Rows norm(const Row& weight, const Rows& x) const {
@@ -83,8 +100,9 @@ class Textbook {
           const double angle =
               static_cast<double>(p) *
               std::pow(double{config_.rope_base}, -double(i) / double(config_.rotary_dims));
-          double& a = x[p][head * dim + i];
-          double& b = x[p][head * dim + i + 1];
+          const bool halves = config_.architecture != "llama";
+          double& a = x[p][head * dim + (halves ? i / 2 : i)];
+          double& b = x[p][head * dim + (halves ? i / 2 + config_.rotary_dims / 2 : i + 1)];
           const double turned = a * std::cos(angle) - b * std::sin(angle);
           b = a * std::sin(angle) + b * std::cos(angle);
           a = turned;
@@ -92,10 +110,19 @@ class Textbook {
   }
 
   void attend(Rows& x, uint32_t layer) const {
-    const Rows n = norm(part(layer, llama::kAttentionNorm)[0], x);
-    Rows q = product(part(layer, llama::kQuery), n);
-    Rows k = product(part(layer, llama::kKey), n);
-    const Rows v = product(part(layer, llama::kValue), n);
+    const Rows n = norm(part(layer, decoder::kAttentionNorm)[0], x);
+    Rows q = product(part(layer, decoder::kQuery), n);
+    Rows k = product(part(layer, decoder::kKey), n);
+    Rows v = product(part(layer, decoder::kValue), n);
+    if (config_.architecture == "qwen2") {
+      add_bias(q, tensor(decoder::layer_bias(layer, decoder::kQuery))[0]);
+      add_bias(k, tensor(decoder::layer_bias(layer, decoder::kKey))[0]);
+      add_bias(v, tensor(decoder::layer_bias(layer, decoder::kValue))[0]);
+    }
+    if (config_.architecture == "qwen3") {
+      norm_heads(q, part(layer, decoder::kQueryNorm)[0]);
+      norm_heads(k, part(layer, decoder::kKeyNorm)[0]);
+    }
     rotate(q);
     rotate(k);
     const size_t dim = config_.head_dim;
@@ -115,17 +142,17 @@ class Textbook {
           for (size_t d = 0; d < dim; ++d)
             attended[p][head * dim + d] += weights[s] / sum * v[s][kv + d];
       }
-    add(x, product(part(layer, llama::kAttentionOutput), attended));
+    add(x, product(part(layer, decoder::kAttentionOutput), attended));
   }
 
   void widen(Rows& x, uint32_t layer) const {
-    const Rows n = norm(part(layer, llama::kFfnNorm)[0], x);
-    Rows gate = product(part(layer, llama::kFfnGate), n);
-    const Rows up = product(part(layer, llama::kFfnUp), n);
+    const Rows n = norm(part(layer, decoder::kFfnNorm)[0], x);
+    Rows gate = product(part(layer, decoder::kFfnGate), n);
+    const Rows up = product(part(layer, decoder::kFfnUp), n);
     for (size_t r = 0; r < gate.size(); ++r)
       for (size_t c = 0; c < gate[r].size(); ++c)
         gate[r][c] = gate[r][c] / (1.0 + std::exp(-gate[r][c])) * up[r][c];
-    add(x, product(part(layer, llama::kFfnDown), gate));
+    add(x, product(part(layer, decoder::kFfnDown), gate));
   }
 
   static void add(Rows& x, const Rows& y) {
@@ -182,8 +209,13 @@ BOOST_AUTO_TEST_SUITE(forward)
 // Keys and values are rounded to half precision (2^-11 of their size), sums to float: the
 // difference stays far below the spread of the logits, while any wrong wiring makes it as large.
 BOOST_AUTO_TEST_CASE(logits_follow_the_textbook_formulas) {
-  for (const bool tied : {false, true}) {
-    const Loaded model = load({.layers = 3, .type = DataType::kF32, .tied_head = tied, .seed = 5});
+  for (const auto& [architecture, tied] :
+       {std::pair{"llama", false}, {"llama", true}, {"qwen2", true}, {"qwen3", false}}) {
+    const Loaded model = load({.layers = 3,
+                               .type = DataType::kF32,
+                               .tied_head = tied,
+                               .seed = 5,
+                               .architecture = architecture});
     const std::vector<uint32_t> tokens = random_tokens(90, model.config.vocabulary, 17);
     const Rows want = Textbook(model.file, model.config).logits(tokens);
     double spread = 0.0, worst = 0.0;

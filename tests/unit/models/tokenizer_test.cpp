@@ -206,8 +206,8 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_that_contradicts_itself_is_refused) {
   refused(other, "tokenizer model 'llama', supported is gpt2");
   GgufWriter pre;
   pre.add_text("tokenizer.ggml.model", "gpt2");
-  pre.add_text("tokenizer.ggml.pre", "qwen2");
-  refused(pre, "pre-tokenizer 'qwen2', supported are");
+  pre.add_text("tokenizer.ggml.pre", "unheard");
+  refused(pre, "pre-tokenizer 'unheard', supported are");
   BOOST_TEST((read(GgufWriter{}).error().code == ErrorCode::kNotFound));
 }
 
@@ -224,6 +224,25 @@ BOOST_AUTO_TEST_CASE(agrees_with_the_tokenizers_package) {
     const auto tokens = tokenizer.encode(text, {.parse_special = true});
     require_ok(tokens);
     BOOST_TEST(tokens.value() == pair["tokens"].get<std::vector<uint32_t>>(),
+               boost::test_tools::per_element());
+  }
+}
+
+// pretokenizer_pieces.json was made by tools/make_pretokenizer_pieces.py: the models' own regular
+// expressions, run by the `tokenizers` package.
+BOOST_AUTO_TEST_CASE(pieces_are_those_of_the_regular_expressions) {
+  std::ifstream file("tests/unit/models/pretokenizer_pieces.json");
+  BOOST_REQUIRE(file.good());
+  const nlohmann::json cases = nlohmann::json::parse(file);
+  BOOST_REQUIRE(cases.size() >= 100U);
+  for (const auto& one : cases) {
+    const auto kind = parse_pre_tokenizer(one["kind"].get<std::string>());
+    require_ok(kind);
+    const auto text = one["text"].get<std::string>();
+    std::vector<std::string_view> pieces;
+    pre_tokenize(kind.value(), text, pieces);
+    const auto wanted = one["pieces"].get<std::vector<std::string>>();
+    BOOST_TEST(std::vector<std::string>(pieces.begin(), pieces.end()) == wanted,
                boost::test_tools::per_element());
   }
 }
