@@ -253,6 +253,8 @@ Result<NodePtr> Parser::postfix(NodePtr node) {
       TROUPE_TRY(node, subscript(std::move(node)));
     } else if (is_operator("(")) {
       NodePtr call = make(NodeKind::kCall);
+      call->line = node->line;
+      call->column = node->column;
       call->kids.push_back(std::move(node));
       TROUPE_TRY_VOID(arguments(*call));
       TROUPE_TRY(node, finish(std::move(call)));
