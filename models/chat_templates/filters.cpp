@@ -267,10 +267,11 @@ Result<Value> filter_text(Budget& budget, std::string_view name, const Value& in
   TROUPE_TRY(const Text text, to_text(budget, input));
   if (name == "string" || name == "safe" || name == "forceescape") return make_text(budget, text);
   if (name == "trim" || name == "replace" || name == "upper" || name == "lower" ||
-      name == "title" || name == "capitalize") {
+      name == "capitalize") {
     const std::string_view method = name == "trim" ? "strip" : name;
     return call_method(budget, Value::text(text), method, arguments);
   }
+  if (name == "words") return make_text(budget, change_case(text, name));
   if (name == "indent") return indent(budget, text, arguments);
   TROUPE_TRY(const Value words, call_method(budget, Value::text(text), "split", {}));
   return length(budget, words);  // wordcount
@@ -345,7 +346,8 @@ Result<Value> apply_filter(Budget& budget, std::string_view name, const Value& i
                : get_attribute(budget, input, first->text().bytes);
   for (const std::string_view text : {"string", "safe", "trim", "replace", "upper", "lower",
                                       "title", "capitalize", "indent", "wordcount"})
-    if (name == text) return filter_text(budget, name, input, arguments);
+    if (name == text)
+      return filter_text(budget, name == "title" ? "words" : name, input, arguments);
   for (const std::string_view list :
        {"map", "select", "reject", "selectattr", "rejectattr", "first", "last", "min", "max",
         "reverse", "unique", "sum", "list", "sort", "join"})

@@ -329,7 +329,8 @@ Result<Value> join(Budget& budget, const std::vector<Value>& items, const Text& 
   return make_text(budget, std::move(out));
 }
 
-// upper, lower, title, capitalize; letters of ASCII only, others stay as they are.
+// upper, lower, title, capitalize, and Jinja's title filter (words); letters of ASCII only, others
+// stay as they are.
 Text change_case(const Text& text, std::string_view how) {
   Text result = text;
   bool starts = true;
@@ -338,7 +339,9 @@ Text change_case(const Text& text, std::string_view how) {
     const char upper = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
     const bool letter = lower != upper || (static_cast<unsigned char>(c) & 0x80U) != 0;
     c = how == "upper" || (how != "lower" && starts) ? upper : lower;
-    starts = how == "title" && !letter;
+    // Jinja's filter begins words behind fewer characters than Python's method.
+    const bool begins = is_space(c) || std::string_view("-({[<").find(c) != std::string_view::npos;
+    starts = (how == "title" && !letter) || (how == "words" && begins);
   }
   return result;
 }
