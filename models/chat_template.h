@@ -36,7 +36,7 @@ struct ChatOptions {
   std::string documents = {};  // a JSON array; empty: none
   // Further variables of the template: name and JSON ("enable_thinking", "false").
   std::vector<std::pair<std::string, std::string>> variables = {};
-  int64_t unix_time = 0;  // what strftime_now shows, in UTC
+  int64_t unix_time = 0;  // what strftime_now shows, in UTC; 0: it is undefined
 };
 
 class ChatTemplate {

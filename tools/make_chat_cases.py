@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Expected results of chat templates by Python's Jinja2, set up as transformers' apply_chat_template
-does it (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, loop controls, its own tojson).
+"""What Python's Jinja2 makes of chat templates, set up as in transformers' apply_chat_template:
+ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, loop controls, its own tojson.
 
   tools/make_chat_cases.py > tests/data/chat_snippets.jsonl    the snippets of chat_snippets.txt
   tools/make_chat_cases.py FOLDER > cases.jsonl                each *.jinja of a folder
@@ -67,7 +67,7 @@ def render(template, given):
     environment.filters["tojson"] = tojson
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: __import__("time").strftime(
-        form, __import__("time").gmtime(0))
+        form, __import__("time").gmtime(86400))
     values = {"tools": None, "documents": None, "add_generation_prompt": True, "bos_token": "<s>",
               "eos_token": "</s>", **given, **given.get("variables", {})}
     return environment.from_string(template).render(**values)

@@ -247,7 +247,8 @@ Value Interpreter::lookup(const std::string& name) const {
   }
   for (const std::string_view builtin :
        {"range", "namespace", "dict", "raise_exception", "strftime_now"})
-    if (name == builtin) return Value::builtin(builtin);
+    if (name == builtin && (builtin != "strftime_now" || unix_time_ != 0))
+      return Value::builtin(builtin);
   return Value::undefined(name);
 }
 

@@ -26,7 +26,7 @@ struct Frame : std::enable_shared_from_this<Frame> {
 
 class Interpreter {
  public:
-  // `unix_time` is what strftime_now formats, in UTC.
+  // `unix_time` is what strftime_now formats, in UTC; 0: there is no strftime_now.
   explicit Interpreter(int64_t unix_time) : unix_time_(unix_time) {}
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;

@@ -23,6 +23,7 @@ std::string rendered(const Json& line) {
     messages.push_back(message);
   }
   ChatOptions options;
+  options.unix_time = 86400;
   options.add_generation_prompt = line["input"].value("add_generation_prompt", true);
   if (line["input"].contains("tools")) options.tools = line["input"]["tools"].dump();
   if (line["input"].contains("variables"))
