@@ -51,6 +51,7 @@ size_t start_of_last(std::string_view text, size_t end) {
 Result<Value> split_at(Budget& budget, const Text& text, const Text& separator, int64_t count,
                        bool from_right) {
   if (separator.size() == 0) return wrong("empty separator");
+  TROUPE_TRY_VOID(budget.search(text.size(), separator.size()));
   std::vector<Value> parts;
   size_t begin = 0, end = text.size();
   while (count != 0) {
@@ -169,6 +170,7 @@ Result<Value> count_in(Budget& budget, const Text& text, const Text& part) {
 Result<Value> search_text(Budget& budget, const Text& text, std::string_view name,
                           const Arguments& arguments) {
   TROUPE_TRY(const Text* part, want_text(arguments.get(0, ""), "an argument of a method"));
+  TROUPE_TRY_VOID(budget.search(text.size(), part->size()));
   if (name == "count") return count_in(budget, text, *part);
   if (name == "find") {
     const size_t found = text.bytes.find(part->bytes);
@@ -297,6 +299,7 @@ Text strip(const Text& text, const Text* characters, bool left, bool right) {
 
 Result<Value> replace(Budget& budget, const Text& text, const Text& from, const Text& to,
                       int64_t count) {
+  TROUPE_TRY_VOID(budget.search(text.size(), from.size()));
   Text out;
   size_t place = 0;
   while (count != 0 && place <= text.size()) {

@@ -20,6 +20,10 @@ Result<void> Budget::work(uint64_t count) {
   return {};
 }
 
+Result<void> Budget::search(uint64_t text_bytes, uint64_t part_bytes) {
+  return work(1 + text_bytes / 64 + text_bytes * part_bytes / 4096);
+}
+
 Result<void> Budget::take(uint64_t byte_count) {
   TROUPE_TRY_VOID(work(1 + byte_count / 256));
   if (byte_count > bytes) {
@@ -260,7 +264,7 @@ Result<bool> contains(Budget& budget, const Value& container, const Value& item)
     if (!item.is(Kind::kText))
       return wrong(
           fmt::format("'in <string>' needs a string on its left, not {}", item.type_name()));
-    TROUPE_TRY_VOID(budget.work(1 + container.text().size() / 64));
+    TROUPE_TRY_VOID(budget.search(container.text().size(), item.text().size()));
     return container.text().bytes.find(item.text().bytes) != std::string::npos;
   }
   if (container.is(Kind::kDict)) {

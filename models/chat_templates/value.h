@@ -23,8 +23,10 @@ inline constexpr int64_t kRangeMax = 100000;    // as Jinja's sandbox has it
 struct Budget {
   uint64_t steps = 4'000'000;
   uint64_t bytes = 256ULL << 20;
-  Result<void> work(uint64_t count);       // steps
-  Result<void> take(uint64_t byte_count);  // memory, and the time to write it
+  Result<void> work(uint64_t count);  // steps
+  Result<void> search(uint64_t text_bytes,
+                      uint64_t part_bytes);  // a search that is quadratic at worst
+  Result<void> take(uint64_t byte_count);    // memory, and the time to write it
 };
 
 enum class Kind : uint8_t {

@@ -167,6 +167,7 @@ BOOST_AUTO_TEST_CASE(no_template_runs_without_bound) {
   fails("{% set n = namespace(x=[]) %}{% for i in range(99) %}{% set n.x = [n.x] %}{% endfor %}",
         "nested");
   fails("{% set n = namespace() %}{% set n.n = n %}{{ n }}{{ range(1000000) }}", "a range of more");
+  fails("{{ ('x' * 400000 ~ 'y') in 'x' * 900000 }}", "steps");
   fails("{{ raise_exception('no') }}", "chat template: no at line 1, column 4");
 }
 
