@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "actors/model_registry.h"
+#include "base/time.h"
 
 namespace troupe {
 
@@ -42,7 +43,8 @@ Result<std::vector<uint32_t>> PromptCodec::encode(const GenerateCall& call) cons
   if (!chat_)
     return Error{ErrorCode::kInvalidArgument,
                  "this model cannot chat, send a plain prompt: " + no_chat_.message};
-  return chat_->encode(*tokenizer_, call.messages);
+  // Some templates print today's date.
+  return chat_->encode(*tokenizer_, call.messages, {.unix_time = wall_clock_ms() / 1000});
 }
 
 std::optional<Detokenizer> PromptCodec::detokenizer() const {

@@ -6,81 +6,18 @@
 #include <array>
 #include <optional>
 
+#include "models/chat_templates/interpreter.h"
+#include "models/chat_templates/known.h"
+#include "models/tokenizers/unicode.h"
+
 namespace troupe {
 
 namespace {
 
-constexpr std::string_view kStart = "<|im_start|>";
-constexpr std::string_view kEnd = "<|im_end|>";
-constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant"};
+constexpr std::array<std::string_view, 5> kRoles = {"system", "user", "assistant", "tool",
+                                                    "developer"};
 
-bool known_role(std::string_view role) {
-  return std::find(kRoles.begin(), kRoles.end(), role) != kRoles.end();
-}
-
-// A newline inside a Jinja string: itself, or its escape.
-std::optional<std::string_view> after_newline(std::string_view text) {
-  for (const std::string_view newline : {"\n", "\\n"})
-    if (text.starts_with(newline)) return text.substr(newline.size());
-  return std::nullopt;
-}
-
-// The text in
-//   {% if loop.first and messages[0]['role'] != 'system' %}{{
-//   '<|im_start|>system\nTEXT<|im_end|>\n' }}{% endif %}
-// Nothing if the template is not written so.
-std::optional<std::string> find_default_system(std::string_view jinja) {
-  for (const std::string_view condition :
-       {"messages[0]['role'] != 'system'", "messages[0].role != 'system'",
-        "messages[0]['role'] != \"system\"", "messages[0][\"role\"] != \"system\""}) {
-    const size_t place = jinja.find(condition);
-    if (place == std::string_view::npos) continue;
-    std::string_view rest = jinja.substr(place + condition.size());
-    constexpr std::string_view kOpening = "<|im_start|>system";
-    const size_t opening = rest.find(kOpening);
-    if (opening == std::string_view::npos) continue;
-    const auto text = after_newline(rest.substr(opening + kOpening.size()));
-    if (!text.has_value()) continue;
-    const size_t end = text->find(kEnd);
-    // A quote or backslash means an expression or an escape: not the plain text that is understood
-    // here.
-    if (end == std::string_view::npos) continue;
-    const std::string_view message = text->substr(0, end);
-    if (message.find_first_of("'\"\\{}") != std::string_view::npos) continue;
-    return std::string(message);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-Result<ChatTemplate> ChatTemplate::recognise(std::string_view jinja) {
-  ChatTemplate result;
-  if (jinja.find(kStart) == std::string_view::npos || jinja.find(kEnd) == std::string_view::npos)
-    return Error{
-        ErrorCode::kInvalidFile,
-        fmt::format("chat template '{}' is not supported; supported is ChatML (<|im_start|> and "
-                    "<|im_end|>)",
-                    printable(jinja))};
-  if (jinja.find("<|im_start|>system") != std::string_view::npos) {
-    std::optional<std::string> text = find_default_system(jinja);
-    if (!text.has_value())
-      return Error{ErrorCode::kInvalidFile,
-                   "the chat template adds a system message in a way that is not understood"};
-    result.default_system_message_ = std::move(*text);
-  }
-  return result;
-}
-
-Result<ChatTemplate> ChatTemplate::from(const GgufFile& file) {
-  constexpr const char* kKey = "tokenizer.chat_template";
-  if (!file.has(kKey))
-    return Error{ErrorCode::kNotFound, "the model has no chat template (tokenizer.chat_template)"};
-  TROUPE_TRY(const std::string_view jinja, file.text(kKey));
-  return recognise(jinja);
-}
-
-Result<std::vector<ChatPiece>> ChatTemplate::render(std::span<const ChatMessage> messages) const {
+Result<void> check_messages(std::span<const ChatMessage> messages) {
   if (messages.empty())
     return Error{ErrorCode::kInvalidArgument, "a conversation without messages"};
   if (messages.size() > kChatMessagesMax)
@@ -88,49 +25,162 @@ Result<std::vector<ChatPiece>> ChatTemplate::render(std::span<const ChatMessage>
                  fmt::format("{} messages, limit {}", messages.size(), kChatMessagesMax)};
   size_t bytes = 0;
   for (size_t i = 0; i < messages.size(); ++i) {
-    if (!known_role(messages[i].role))
+    const ChatMessage& message = messages[i];
+    if (std::find(kRoles.begin(), kRoles.end(), message.role) == kRoles.end())
       return Error{ErrorCode::kInvalidArgument,
-                   fmt::format("message {} has role '{}', known are {}", i,
-                               printable(messages[i].role), fmt::join(kRoles, ", "))};
-    bytes += messages[i].content.size();
-    if (bytes > kEncodeBytesMax)
-      return Error{ErrorCode::kResourceExhausted,
-                   fmt::format("messages of more than {} bytes together", kEncodeBytesMax)};
+                   fmt::format("message {} has role '{}', known are {}", i, printable(message.role),
+                               fmt::join(kRoles, ", "))};
+    for (const std::string* text :
+         {&message.content, &message.name, &message.tool_calls, &message.tool_call_id}) {
+      bytes += text->size();
+      if (bytes > kEncodeBytesMax)
+        return Error{ErrorCode::kResourceExhausted,
+                     fmt::format("messages of more than {} bytes together", kEncodeBytesMax)};
+      if (valid_utf8_prefix(*text) != text->size())
+        return Error{ErrorCode::kInvalidArgument, fmt::format("message {} is not UTF-8", i)};
+    }
   }
-  std::vector<ChatPiece> pieces;
-  // Role, newline and content are one plain piece: a model's tokenizer saw them as one text.
-  const auto add = [&](std::string_view role, std::string_view content) {
-    pieces.push_back({std::string(kStart), true});
-    pieces.push_back({fmt::format("{}\n{}", role, content), false});
-    pieces.push_back({std::string(kEnd), true});
-    pieces.push_back({"\n", false});
+  return {};
+}
+
+// Roles are of our own list, so they are trusted: some templates make special tokens of them.
+Result<chat::Value> message_value(chat::Budget& budget, const ChatMessage& message) {
+  chat::Dict dict;
+  const auto add = [&](std::string_view key, chat::Value value) {
+    return chat::put(budget, dict, chat::Value::text(key, true), std::move(value));
   };
-  if (!default_system_message_.empty() && messages.front().role != "system")
-    add("system", default_system_message_);
-  for (const ChatMessage& message : messages) add(message.role, message.content);
-  pieces.push_back({std::string(kStart), true});
-  pieces.push_back({"assistant\n", false});
+  TROUPE_TRY_VOID(budget.take(4 * message.content.size()));
+  TROUPE_TRY_VOID(add("role", chat::Value::text(message.role, true)));
+  TROUPE_TRY_VOID(add("content", chat::Value::text(message.content, false)));
+  if (!message.name.empty()) TROUPE_TRY_VOID(add("name", chat::Value::text(message.name, false)));
+  if (!message.tool_calls.empty()) {
+    TROUPE_TRY(chat::Value calls, chat::from_json(budget, message.tool_calls));
+    TROUPE_TRY_VOID(add("tool_calls", std::move(calls)));
+  }
+  if (!message.tool_call_id.empty())
+    TROUPE_TRY_VOID(add("tool_call_id", chat::Value::text(message.tool_call_id, false)));
+  return chat::make_dict(budget, std::move(dict));
+}
+
+using Variables = std::unordered_map<std::string, chat::Value>;
+
+Result<void> add_json(chat::Budget& budget, Variables& variables, const std::string& name,
+                      const std::string& json) {
+  if (json.size() > kEncodeBytesMax)
+    return Error{ErrorCode::kResourceExhausted,
+                 fmt::format("{} of {} bytes, limit {}", name, json.size(), kEncodeBytesMax)};
+  TROUPE_TRY(variables[name], chat::from_json(budget, json));
+  return {};
+}
+
+// Text whose bytes all share an origin becomes one piece.
+std::vector<ChatPiece> pieces_of(const chat::Text& text) {
+  std::vector<ChatPiece> pieces;
+  for (size_t begin = 0; begin < text.size();) {
+    const bool trusted = text.trust[begin] != 0;
+    const size_t end = std::min(text.trust.find(trusted ? '\0' : '\1', begin), text.size());
+    pieces.push_back({text.bytes.substr(begin, end - begin), trusted});
+    begin = end;
+  }
   return pieces;
 }
 
-Result<std::vector<uint32_t>> ChatTemplate::encode(const Tokenizer& tokenizer,
-                                                   std::span<const ChatMessage> messages) const {
-  TROUPE_TRY(const std::vector<ChatPiece> pieces, render(messages));
-  TROUPE_TRY(std::vector<uint32_t> tokens, tokenizer.encode("", {.begin_text = true}));
-  for (const ChatPiece& piece : pieces) {
-    if (piece.special) {
-      const std::optional<uint32_t> token = tokenizer.special(piece.text);
-      if (!token.has_value())
-        return Error{ErrorCode::kInvalidFile,
-                     fmt::format("the vocabulary has no special token {}", piece.text)};
-      tokens.push_back(*token);
-      continue;
-    }
-    // The limit is on what the client wrote; the role in front of it does not count.
-    TROUPE_TRY(const std::vector<uint32_t> plain,
-               tokenizer.encode(piece.text, {.bytes_max = kEncodeBytesMax + 16}));
-    tokens.insert(tokens.end(), plain.begin(), plain.end());
+Result<std::string> token_text(const GgufFile& file, const char* key) {
+  if (!file.has(key) || !file.has("tokenizer.ggml.tokens")) return std::string();
+  TROUPE_TRY(const uint64_t token, file.unsigned_integer(key));
+  TROUPE_TRY(const std::span<const std::string_view> tokens, file.texts("tokenizer.ggml.tokens"));
+  if (token >= tokens.size())
+    return Error{ErrorCode::kInvalidFile,
+                 fmt::format("{} is {}, the vocabulary ends at {}", key, token, tokens.size())};
+  return std::string(tokens[token].substr(0, kTokenBytesMax));
+}
+
+}  // namespace
+
+Result<ChatTemplate> ChatTemplate::from_text(std::string_view text, std::string_view bos_token,
+                                             std::string_view eos_token) {
+  const std::optional<std::string_view> known = chat::known_template(text);
+  TROUPE_TRY(chat::Body body, chat::parse_template(known.value_or(text)));
+  ChatTemplate result;
+  result.body_ = std::make_shared<const chat::Body>(std::move(body));
+  result.bos_token_ = bos_token;
+  result.eos_token_ = eos_token;
+  return result;
+}
+
+std::vector<std::string_view> ChatTemplate::known_names() {
+  return chat::known_names();
+}
+
+Result<ChatTemplate> ChatTemplate::from(const GgufFile& file, std::string_view name) {
+  std::string key = "tokenizer.chat_template";
+  if (!name.empty()) key += fmt::format(".{}", name);
+  if (!file.has(key))
+    return Error{ErrorCode::kNotFound, fmt::format("the model has no chat template ({})", key)};
+  TROUPE_TRY(const std::string_view jinja, file.text(key));
+  TROUPE_TRY(const std::string bos, token_text(file, "tokenizer.ggml.bos_token_id"));
+  TROUPE_TRY(const std::string eos, token_text(file, "tokenizer.ggml.eos_token_id"));
+  return from_text(jinja, bos, eos);
+}
+
+Result<std::vector<ChatPiece>> ChatTemplate::render(std::span<const ChatMessage> messages,
+                                                    const ChatOptions& options) const {
+  TROUPE_TRY_VOID(check_messages(messages));
+  chat::Interpreter interpreter(options.unix_time);
+  chat::Budget& budget = interpreter.budget();
+  Variables variables;
+  for (const auto& [name, json] : options.variables)
+    TROUPE_TRY_VOID(add_json(budget, variables, name, json));
+  std::vector<chat::Value> list;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    auto message = message_value(budget, messages[i]);
+    if (!message.ok()) return with_context(message.error(), fmt::format("message {}", i));
+    list.push_back(std::move(message).value());
   }
+  TROUPE_TRY(variables["messages"], chat::make_list(budget, std::move(list)));
+  variables["tools"] = chat::Value::none();
+  variables["documents"] = chat::Value::none();
+  if (!options.tools.empty()) TROUPE_TRY_VOID(add_json(budget, variables, "tools", options.tools));
+  if (!options.documents.empty())
+    TROUPE_TRY_VOID(add_json(budget, variables, "documents", options.documents));
+  variables["add_generation_prompt"] = chat::Value::boolean(options.add_generation_prompt);
+  variables["bos_token"] = chat::Value::text(bos_token_, true);
+  variables["eos_token"] = chat::Value::text(eos_token_, true);
+  TROUPE_TRY(const chat::Text text, interpreter.run(*body_, std::move(variables)));
+  return pieces_of(text);
+}
+
+// The text between special tokens is tokenised as one, whoever wrote its parts: so a model's
+// tokenizer saw it.
+Result<std::vector<uint32_t>> ChatTemplate::encode(const Tokenizer& tokenizer,
+                                                   std::span<const ChatMessage> messages,
+                                                   const ChatOptions& options) const {
+  TROUPE_TRY(const std::vector<ChatPiece> pieces, render(messages, options));
+  std::vector<uint32_t> tokens;
+  std::string plain;
+  const auto flush = [&]() -> Result<void> {
+    TROUPE_TRY(const std::vector<uint32_t> encoded,
+               tokenizer.encode(plain, {.bytes_max = chat::kOutputBytesMax}));
+    tokens.insert(tokens.end(), encoded.begin(), encoded.end());
+    plain.clear();
+    return {};
+  };
+  for (const ChatPiece& piece : pieces) {
+    size_t offset = 0;
+    while (piece.trusted) {
+      const auto match = tokenizer.find_special(piece.text, offset);
+      if (!match) break;
+      plain += piece.text.substr(offset, match->offset - offset);
+      TROUPE_TRY_VOID(flush());
+      tokens.push_back(match->token);
+      offset = match->offset + match->bytes;
+    }
+    plain += piece.text.substr(offset);
+  }
+  TROUPE_TRY_VOID(flush());
+  TROUPE_TRY(const std::vector<uint32_t> begin, tokenizer.encode("", {.begin_text = true}));
+  if (!begin.empty() && (tokens.empty() || tokens[0] != begin[0]))
+    tokens.insert(tokens.begin(), begin.begin(), begin.end());
   return tokens;
 }
 

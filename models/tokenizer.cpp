@@ -286,6 +286,13 @@ std::optional<uint32_t> Tokenizer::special(std::string_view text) const {
   return token.has_value() && vocabulary_->is_special(*token) ? token : std::nullopt;
 }
 
+std::optional<Tokenizer::SpecialMatch> Tokenizer::find_special(std::string_view text,
+                                                               size_t offset) const {
+  const TextFinder::Match match = vocabulary_->special.first_in(text, offset);
+  if (match.bytes == 0) return std::nullopt;
+  return SpecialMatch{match.offset, match.bytes, match.token};
+}
+
 std::optional<uint32_t> Tokenizer::begin_of_text() const {
   return vocabulary_->begin;
 }

@@ -49,6 +49,12 @@ class Tokenizer {
   bool is_end_of_generation(uint32_t token) const;
   // A special token by its text.
   std::optional<uint32_t> special(std::string_view text) const;
+  struct SpecialMatch {
+    size_t offset, bytes;
+    uint32_t token;
+  };
+  // The first text of a special token at or behind `offset`; nothing if there is none.
+  std::optional<SpecialMatch> find_special(std::string_view text, size_t offset) const;
   std::optional<uint32_t> begin_of_text() const;
   std::optional<uint32_t> end_of_text() const;
 
