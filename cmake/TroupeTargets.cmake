@@ -33,7 +33,7 @@ endfunction()
 function(troupe_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;PRIVATE;LABELS;ARGS" ${ARGN})
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 300)
   endif()
   add_executable(${name} ${arg_SOURCES})
   # Tests are compiled for the time it takes to compile them; what they test is optimised as it ships.
